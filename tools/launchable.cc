@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "planner/launch/export.h"
 #include "planner/launch/refusals.h"
+#include "planner/plan/narrow.h"
 #include "planner/search/recommend.h"
 
 namespace trireme::tools {
@@ -72,6 +73,30 @@ std::optional<planner::LaunchFormat> own_format(const planner::Framework& framew
   return planner::default_launch_format(framework.name, framework.base);
 }
 
+// Of this project's framework `run` starts what it plans: the layouts that multiply in 8 bits
+// there.
+planner::Acceptance what_runs(const planner::Job& job) {
+  if (job.precision != topologies::Precision::kFp8) {
+    return {};
+  }
+  const auto asked = std::make_shared<planner::Job>(job);
+  asked->profile = {};
+  const auto refusal = [asked](const planner::Plan& plan) {
+    return planner::narrow_refusal(*asked, plan);
+  };
+  return {.layout = [refusal](const planner::Plan& plan) { return refusal(plan).empty(); },
+          .refusal = refusal};
+}
+
+// What no layout of the job mends, and who says no; empty: nothing.
+std::string refusal_of_any(const planner::Job& job, const planner::Plan& plan) {
+  const bool own = !own_format(job.framework);
+  const std::string refusal = own ? planner::narrow_refusal(job) : export_refusal(job, plan);
+  return refusal.empty() ? ""
+                         : fmt::format("`{}` would refuse it, and every other: {}",
+                                       own ? "run" : "export", refusal);
+}
+
 // Puts what an engineer would start with first, with its own gains of the switches. Returns why it
 // is not the fastest.
 std::string put_first(const planner::Job& job, const planner::SearchOptions& options,
@@ -109,7 +134,7 @@ std::string export_refusal(const planner::Job& job, const planner::Plan& plan) {
 
 planner::Acceptance what_starts(const planner::Job& job) {
   const auto format = own_format(job.framework);
-  return format ? acceptance(job, *format) : planner::Acceptance{};
+  return format ? acceptance(job, *format) : what_runs(job);
 }
 
 LaunchableSearch search_launchable(const planner::Job& job, planner::SearchOptions options,
@@ -119,11 +144,8 @@ LaunchableSearch search_launchable(const planner::Job& job, planner::SearchOptio
   if (!answer.found.result.best) {
     return answer;
   }
-  // What no layout mends: rows of layouts have been asked.
-  const std::string refusal = export_refusal(answer.found.job, answer.found.result.best->plan);
-  if (!refusal.empty()) {
-    answer.remark = fmt::format("`export` would refuse it, and every other: {}", refusal);
-  }
+  // Rows of layouts have been asked.
+  answer.remark = refusal_of_any(answer.found.job, answer.found.result.best->plan);
   return answer;
 }
 

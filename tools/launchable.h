@@ -17,13 +17,13 @@ std::string export_refusal(const planner::Job& job, const planner::Plan& plan);
 // The same in another format of its users.
 std::string export_refusal(const planner::Job& job, const planner::Plan& plan,
                            planner::LaunchFormat format);
-// The layouts of a job that its framework's own program can start, whatever else of the job it
-// refuses.
+// The layouts of a job that its framework's own program (of trireme: `run`) can start, whatever
+// else of the job it refuses.
 planner::Acceptance what_starts(const planner::Job& job);
 
 struct LaunchableSearch {
   planner::SwitchedSearch found;
-  std::string remark;  // what of the job no launch file can say, whatever the layout
+  std::string remark;  // what of the job no launch file can say, or `run` does not execute
 };
 // As search_with_switches, or as search where `switches` is false, among layouts that start.
 LaunchableSearch search_launchable(const planner::Job& job, planner::SearchOptions options,

@@ -62,29 +62,9 @@ bool writes_offload(const Job& job) {
 }
 
 void check_narrow(const Job& job, const Plan& plan) {
-  if (job.precision == topologies::Precision::kFp4) {
-    refuse(job, plan, "training in 4 bits can be predicted, not executed");
-  }
-  if (job.precision != topologies::Precision::kFp8) {
-    return;
-  }
-  if (const auto part = part_without_narrow(job); !part.empty()) {
-    refuse(job, plan,
-           fmt::format("{} under fp8 can be predicted, not executed; bf16 runs them", part));
-  }
-  if (job.offload.activations != OffloadTo::kNone) {
-    refuse(job, plan, "offloaded activations under fp8 can be predicted, not executed");
-  }
-  const Shape s = shape_of(job, plan);
-  for (const auto& [extent, what] :
-       {std::pair{s.tokens, "tokens of a micro-batch"}, std::pair{s.hidden, "hidden size"},
-        std::pair{s.qkv, "query, key and value elements on a rank"},
-        std::pair{s.attention, "attention elements on a rank"},
-        std::pair{s.ffn, "inner elements of the MLP on a rank"}}) {
-    if (extent % kNarrowMultiple != 0) {
-      refuse(job, plan,
-             fmt::format("fp8 multiplies in multiples of {}: {} {} are none", kNarrowMultiple,
-                         extent, what));
+  for (const std::string& refusal : {narrow_refusal(job), narrow_refusal(job, plan)}) {
+    if (!refusal.empty()) {
+      refuse(job, plan, refusal);
     }
   }
 }

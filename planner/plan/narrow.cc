@@ -1,9 +1,15 @@
 #include "planner/plan/narrow.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
-namespace trireme::planner {
+#include "planner/plan/shape.h"
 
+namespace trireme::planner {
+namespace {
+
+// What of the job the runtime does not compute in 8 bits ("experts"); empty: all that is meant to.
 std::string_view part_without_narrow(const Job& job) {
   const models::Transformer& model = job.model;
   const std::pair<bool, std::string_view> parts[] = {
@@ -20,6 +26,47 @@ std::string_view part_without_narrow(const Job& job) {
     }
   }
   return {};
+}
+
+std::string uneven(std::int64_t extent, const char* what) {
+  return extent % kNarrowMultiple == 0
+             ? ""
+             : fmt::format("fp8 multiplies in multiples of {}: {} {} are none", kNarrowMultiple,
+                           extent, what);
+}
+
+}  // namespace
+
+std::string narrow_refusal(const Job& job) {
+  if (job.precision == topologies::Precision::kFp4) {
+    return "training in 4 bits can be predicted, not executed";
+  }
+  if (job.precision != topologies::Precision::kFp8) {
+    return "";
+  }
+  if (const auto part = part_without_narrow(job); !part.empty()) {
+    return fmt::format("{} under fp8 can be predicted, not executed; bf16 runs them", part);
+  }
+  if (job.offload.activations != OffloadTo::kNone) {
+    return "offloaded activations under fp8 can be predicted, not executed";
+  }
+  return uneven(job.model.hidden, "elements of a token");
+}
+
+std::string narrow_refusal(const Job& job, const Plan& plan) {
+  if (job.precision != topologies::Precision::kFp8) {
+    return "";
+  }
+  const Shape s = shape_of(job, plan);
+  for (const auto& [extent, what] : {std::pair{s.tokens, "tokens of a micro-batch on a rank"},
+                                     std::pair{s.qkv, "query, key and value elements on a rank"},
+                                     std::pair{s.attention, "attention elements on a rank"},
+                                     std::pair{s.ffn, "inner elements of the MLP on a rank"}}) {
+    if (std::string refusal = uneven(extent, what); !refusal.empty()) {
+      return refusal;
+    }
+  }
+  return "";
 }
 
 bool multiplies_narrow(const Job& job) {

@@ -1,15 +1,18 @@
 // Training in 8 bits as this project's runtime does it: which products, of which jobs.
 #pragma once
 
-#include <string_view>
+#include <cstdint>
+#include <string>
 
 #include "planner/plan/job.h"
 #include "planner/plan/plan.h"
 
 namespace trireme::planner {
 
-// What of the job its runtime does not compute in 8 bits ("experts"); empty: all that is meant to.
-std::string_view part_without_narrow(const Job& job);
+// What `run` says of a job in fp8 or fp4 that it does not execute so, whatever its layout; and of a
+// layout of one that it does. Empty: it runs. `plan` asks the same.
+std::string narrow_refusal(const Job& job);
+std::string narrow_refusal(const Job& job, const Plan& plan);
 // Whether it multiplies in 8 bits, with casts that are passes of their own: the four products of
 // dense layers (queries, keys and values; attention's output; both of the MLP), forward and
 // backward. Embeddings, head, norms and attention stay in 16 bits.

@@ -311,7 +311,7 @@ const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKin
       forget_own_kernels(work.input_gradient);
     }
     write_out_passes(job_.framework, work);
-    add_narrow_casts(job_, plan, work);
+    add_narrow_casts(job_, plan, layer, work);
     freeze_layer(job_, plan, layer, work);
     set.kinds.push_back(bare(std::move(work), attention_share(job_, plan)));
   }

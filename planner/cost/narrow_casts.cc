@@ -18,6 +18,7 @@ struct Casts {
 constexpr Casts kForward = {kScan + kCast, kScan + kCast, 4};
 constexpr Casts kForwardKept = {kScan + kBoth, kScan + kCast, 4};
 constexpr Casts kInputGradient = {kScan + kBoth, kCast, 3};
+constexpr Casts kInputGradientAlone = {kScan + kCast, kCast, 3};  // of a frozen weight
 constexpr Casts kWeightGradient = {kCast, 0, 1};  // of the input; the gradient is there
 
 // Products of scores, where attention is not fused, stay in 16 bits.
@@ -37,16 +38,18 @@ bool keeps(const KeptCodes& codes, models::Part part) {
 
 }  // namespace
 
-void add_narrow_casts(const Job& job, const Plan& plan, models::LayerWork& work) {
+void add_narrow_casts(const Job& job, const Plan& plan, std::int64_t layer,
+                      models::LayerWork& work) {
   if (!multiplies_narrow(job)) {
     return;
   }
-  const KeptCodes codes = kept_codes(job, plan);
+  const bool trained = !job.training.has_adapters() && layer >= job.training.frozen_layers;
+  const KeptCodes codes = trained ? kept_codes(job, plan) : KeptCodes{};
   for (const models::Matmul& product : work.forward.matmuls) {
     add(work.forward, product, keeps(codes, product.part) ? kForwardKept : kForward);
   }
   for (const models::Matmul& product : work.input_gradient.matmuls) {
-    add(work.input_gradient, product, kInputGradient);
+    add(work.input_gradient, product, trained ? kInputGradient : kInputGradientAlone);
   }
   for (const models::Matmul& product : work.weight_gradient.matmuls) {
     if (!keeps(codes, product.part)) {

@@ -18,7 +18,7 @@ ModelledLayer::ModelledLayer(Writer& writer, std::int64_t layer, bool recompute)
       shard_(shard_of(writer.job, writer.plan, writer.job.sequence)),
       work_(models::layer_work(writer.job.model, layer, shard_, kernels_of(writer.job))) {
   write_out_passes(writer.job.framework, work_);
-  add_narrow_casts(writer.job, writer.plan, work_);
+  add_narrow_casts(writer.job, writer.plan, layer, work_);
   w_.builder.origin.layer = static_cast<std::int32_t>(layer);
 }
 

@@ -53,9 +53,9 @@ Operand cast_both(Writer& w, const char* name, const char* turned_name, const Op
 
 // x [rows, x.count / rows], as it is or transposed.
 Operand cast(Writer& w, const char* name, Kernel kernel, const Operand& x, std::int64_t rows,
-             const Operand& scale) {
+             const Operand& scale, bool gradient = false) {
   const Operand codes = w.builder.buffer(name, x.count, ElementType::kNarrow);
-  w.builder.compute(name, kernel, {rows, x.count / rows, 0}, {x, scale, codes});
+  w.builder.compute(name, kernel, {rows, x.count / rows, gradient ? 1 : 0}, {x, scale, codes});
   return codes;
 }
 
@@ -78,7 +78,7 @@ Operand narrow_linear(Writer& w, std::string_view name, const NarrowProduct& pro
   const Operand weight = w.units.weight(product.weight);
   state.input_scale = scale_of(w, names.input_scale, x, false);
   const Operand input =
-      product.keeps_codes
+      product.keeps_codes && w.units.is_trained(product.weight)
           ? cast_both(w, names.input_cast, names.input_turned, x, product.rows, false,
                       state.input_scale, state.input)
           : cast(w, names.input_cast, Kernel::kNarrowCast, x, product.rows, state.input_scale);
@@ -98,8 +98,11 @@ Operand narrow_input_gradient(Writer& w, std::string_view name, const NarrowProd
     state.weight_scale = scale_of(w, names.weight_scale, w.units.weight(product.weight), false);
   }
   state.gradient_scale = scale_of(w, names.gradient_scale, dy, true);
-  const Operand rows = cast_both(w, names.gradient_cast, names.gradient_turned, dy, product.rows,
-                                 true, state.gradient_scale, state.gradient);
+  const Operand rows = w.units.is_trained(product.weight)
+                           ? cast_both(w, names.gradient_cast, names.gradient_turned, dy,
+                                       product.rows, true, state.gradient_scale, state.gradient)
+                           : cast(w, names.gradient_cast, Kernel::kNarrowCast, dy, product.rows,
+                                  state.gradient_scale, true);
   const Operand weight = cast(w, names.weight_turned, Kernel::kNarrowTurned,
                               w.units.weight(product.weight), product.out, state.weight_scale);
   const Operand dx = w.builder.buffer(name, product.rows * product.in, ElementType::kCompute);
@@ -110,6 +113,9 @@ Operand narrow_input_gradient(Writer& w, std::string_view name, const NarrowProd
 
 void narrow_weight_gradient(Writer& w, std::string_view name, const NarrowProduct& product,
                             const Operand& x, NarrowState& state) {
+  if (!w.units.is_trained(product.weight)) {
+    return;
+  }
   const PassNames& names = names_of(product);
   const Phase before = w.builder.origin.phase;
   w.builder.origin.phase = Phase::kWeightGradient;

@@ -3,7 +3,8 @@
 // cast (current scaling): of the input and the weight once in forward, of the gradient once in
 // backward. Hopper multiplies codes whose inner dimension is contiguous in both, so backward reads
 // transposes: of the gradient, and of an input that is kept so, beside its rows in one pass; of the
-// weight and other inputs, cast again from 16 bits.
+// weight and other inputs, cast again from 16 bits. A frozen weight has no gradient, and needs
+// neither of its input and gradient.
 #pragma once
 
 #include "planner/lower/adapters.h"

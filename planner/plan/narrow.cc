@@ -17,9 +17,7 @@ std::string_view part_without_narrow(const Job& job) {
       {model.latent.has_value(), "latent attention"},
       {model.multi_token_layers > 0, "extra prediction modules"},
       {model.position == models::Position::kAlibi, "ALiBi"},
-      {model.attention_sinks, "attention sinks"},
-      {job.training.has_adapters(), "adapters"},
-      {job.training.frozen_layers > 0, "frozen layers"}};
+      {model.attention_sinks, "attention sinks"}};
   for (const auto& [is_there, part] : parts) {
     if (is_there) {
       return part;
@@ -47,9 +45,6 @@ std::string narrow_refusal(const Job& job) {
   if (const auto part = part_without_narrow(job); !part.empty()) {
     return fmt::format("{} under fp8 can be predicted, not executed; bf16 runs them", part);
   }
-  if (job.offload.activations != OffloadTo::kNone) {
-    return "offloaded activations under fp8 can be predicted, not executed";
-  }
   return uneven(job.model.hidden, "elements of a token");
 }
 
@@ -76,7 +71,8 @@ bool multiplies_narrow(const Job& job) {
 
 KeptCodes kept_codes(const Job& job, const Plan& plan) {
   const bool moves = job.offload.activations != OffloadTo::kNone;
-  if (!multiplies_narrow(job) || plan.recompute == Recompute::kFull || moves) {
+  if (!multiplies_narrow(job) || plan.recompute == Recompute::kFull || moves ||
+      job.training.has_adapters()) {
     return {};
   }
   const int repeated = plan.recompute == Recompute::kSelective ? plan.recompute_modules : 0;

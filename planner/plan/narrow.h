@@ -20,8 +20,8 @@ bool multiplies_narrow(const Job& job);
 
 // Inputs of products that a layer keeps as codes, transposed for its backward, and not in 16 bits:
 // those that nothing else reads again. Attention's output its own backward reads; what the plan
-// repeats is cast anew; what goes to the host goes in 16 bits; under sequence parallelism a layer
-// keeps its own tokens of the first two.
+// repeats is cast anew; what goes to the host goes in 16 bits, which adapters read too; under
+// sequence parallelism a layer keeps its own tokens of the first two.
 struct KeptCodes {
   bool qkv = false, up = false, down = false;
   friend bool operator==(const KeptCodes&, const KeptCodes&) = default;

@@ -126,6 +126,7 @@ struct Real {
   Sharding sharding = Sharding::kNone;
   const char* offload = "activations";
   std::int64_t frozen = 0, recompute_layers = -1;
+  topologies::Precision precision = topologies::Precision::kBf16;
 };
 constexpr Real kReal[] = {
     {"llama-3.2-1b", "mb1", 8192, Recompute::kFull},
@@ -159,7 +160,17 @@ constexpr Real kReal[] = {
      .form = "mb1",
      .sequence = 8192,
      .recompute = Recompute::kFull,
-     .recompute_layers = 10}};
+     .recompute_layers = 10},
+    // Under fp8 inputs of products go in 16 bits.
+    {.model = "llama-3.1-8b",
+     .form = "tp2.pp2",
+     .sequence = 8192,
+     .precision = topologies::Precision::kFp8},
+    {.model = "llama-3.2-1b",
+     .form = "mb1",
+     .sequence = 16384,
+     .recompute = Recompute::kFull,
+     .precision = topologies::Precision::kFp8}};
 
 TEST(KeptOnHost, TheClosedFormFollowsTheProgram) {
   for (const Real& real : kReal) {
@@ -170,6 +181,7 @@ TEST(KeptOnHost, TheClosedFormFollowsTheProgram) {
     job.sequence = real.sequence;
     job.offload = planner::parse_offload(real.offload);
     job.training.frozen_layers = real.frozen;
+    job.precision = real.precision;
     Plan plan = planner::parse_short_form(real.form);
     plan.sharding = real.sharding;
     plan.recompute = real.recompute;

@@ -54,10 +54,26 @@ Plan plan_of(
 constexpr runtime::cpu::CpuOptions kDouble{
     .arithmetic = runtime::cpu::Arithmetic::kFp64, .shuffle_seed = 0, .poison = true};
 
+void expect_alike(const Outcome& outcome, const Outcome& expected) {
+  ASSERT_EQ(outcome.losses.size(), expected.losses.size());
+  EXPECT_NEAR(outcome.losses.front(), expected.losses.front(), 1e-12);
+  EXPECT_NEAR(outcome.losses.back(), expected.losses.back(), 1e-8);
+  EXPECT_LT(largest_difference(outcome.gradients, expected.gradients, 1e-3), 1e-10);
+  EXPECT_EQ(outcome.allocator_peaks, outcome.liveness_peaks);
+}
+
+// Where ranks have scales of their own: sums differ by what lies far below the largest, and by the
+// roundings that this turns over.
+void expect_near(const Outcome& outcome, const Outcome& expected) {
+  EXPECT_NEAR(outcome.losses.back(), expected.losses.back(), 1e-3);
+  EXPECT_LT(spread(outcome.gradients, expected.gradients), 0.02);
+  EXPECT_EQ(outcome.allocator_peaks, outcome.liveness_peaks);
+}
+
 // A scale is of a rank's part of one micro-batch's tensor: what cuts the batch, the layers or the
 // states and not these changes no bit of it.
-TEST(NarrowTraining, LayoutsThatCutNoTensorOfAMicroBatchTrainAlike) {
-  const Plan plans[] = {
+std::vector<Plan> uncut_plans() {
+  return {
       plan_of("dp8.mb1"),
       plan_of("fsdp4.mb1", [](Plan& p) { p.sharding = Sharding::kFull; }),
       plan_of("fsdp2.mb1", [](Plan& p) { p.sharding = Sharding::kGradients; }),
@@ -73,31 +89,113 @@ TEST(NarrowTraining, LayoutsThatCutNoTensorOfAMicroBatchTrainAlike) {
                 p.recompute_modules = planner::kMlp | planner::kLayerNorm;
               }),
   };
+}
+
+void expect_alike_in_uncut_plans(const Job& job) {
+  const Outcome expected = train(job, plan_of("mb1"), kSteps, kDouble);
+  for (const Plan& plan : uncut_plans()) {
+    SCOPED_TRACE(fmt::format("{} {}", job.model.name, planner::short_form(plan)));
+    expect_alike(train(job, plan, kSteps, kShuffled), expected);
+  }
+}
+
+TEST(NarrowTraining, LayoutsThatCutNoTensorOfAMicroBatchTrainAlike) {
   for (const char* kind : {"llama", "gpt"}) {
-    const Outcome expected = train(narrow_job(kind), plan_of("mb1"), kSteps, kDouble);
-    for (const Plan& plan : plans) {
-      SCOPED_TRACE(fmt::format("{} {}", kind, planner::short_form(plan)));
-      const Outcome outcome = train(narrow_job(kind), plan, kSteps, kShuffled);
-      ASSERT_EQ(outcome.losses.size(), expected.losses.size());
-      EXPECT_NEAR(outcome.losses.front(), expected.losses.front(), 1e-12);
-      EXPECT_NEAR(outcome.losses.back(), expected.losses.back(), 1e-8);
-      EXPECT_LT(largest_difference(outcome.gradients, expected.gradients, 1e-3), 1e-10);
-      EXPECT_EQ(outcome.allocator_peaks, outcome.liveness_peaks);
+    expect_alike_in_uncut_plans(narrow_job(kind));
+  }
+}
+
+// Frozen layers multiply in 8 bits; adapters' own products stay in 16 beside them.
+Job partly_trained_job(const char* kind, const char* targets, std::int64_t frozen) {
+  Job job = narrow_job(kind);
+  job.training.rank = frozen > 0 ? 0 : 3;
+  job.training.targets = planner::adapter_targets_of(targets);
+  job.training.frozen_layers = frozen;
+  return job;
+}
+
+TEST(NarrowTraining, AdaptersAndLayersAboveFrozenOnesTrainAlike) {
+  expect_alike_in_uncut_plans(partly_trained_job("llama", "all-linear", 0));
+  expect_alike_in_uncut_plans(partly_trained_job("gpt", "o,down", 0));
+  expect_alike_in_uncut_plans(partly_trained_job("llama", "all-linear", 2));
+}
+
+// Nothing is cast for gradients that no one reads.
+TEST(NarrowTraining, FrozenWeightsHaveNoTransposesOfInputsAndGradients) {
+  for (const Job& job : {partly_trained_job("llama", "all-linear", 0),
+                         partly_trained_job("llama", "all-linear", 3)}) {
+    const StepProgram program =
+        planner::lower(job, plan_of("mb8"), {.widths = {}, .executable = true});
+    EXPECT_TRUE(verify(program).empty());
+    const Program& role = program.roles.front();
+    const auto both = std::ranges::count_if(role.ops, [&](const Op& op) {
+      const auto* compute = std::get_if<Compute>(&op.kind);
+      return compute != nullptr && role.works[compute->work].kernel == Kernel::kNarrowBoth;
+    });
+    // Of the one layer that is trained four gradients and three inputs.
+    EXPECT_EQ(both, job.training.frozen_layers > 0 ? 4 + 3 : 0);
+  }
+}
+
+TEST(NarrowTraining, WhatGoesToTheHostComesBackAsItWas) {
+  for (const Plan& plan :
+       {plan_of("mb1"), plan_of("tp2.mb1"), plan_of("pp2.mb1"), plan_of("fsdp2.mb1", [](Plan& p) {
+          p.sharding = Sharding::kFull;
+          p.recompute = Recompute::kSelective;
+          p.recompute_modules = planner::kMlp;
+        })}) {
+    for (const std::int64_t rank : {0, 3}) {
+      Job job = partly_trained_job("llama", "all-linear", 0);
+      job.training.rank = rank;
+      const Outcome stay = train(job, plan, kSteps, kShuffled, false);
+      job.offload = planner::parse_offload("activations");
+      const Outcome moved = train(job, plan, kSteps, kShuffled, false);
+      EXPECT_EQ(moved.losses, stay.losses) << planner::short_form(plan);
+      EXPECT_EQ(moved.gradient_norms, stay.gradient_norms);
+      EXPECT_EQ(moved.parameters, stay.parameters);
+      EXPECT_EQ(moved.allocator_peaks, moved.liveness_peaks);
     }
   }
 }
 
-// Two tensor ranks have a scale each for their parts; sums differ by what lies far below the
-// largest, and by the roundings that this turns over.
+// Context ranks have a scale each for their tokens, whatever passes between them, and share the
+// weights': the three forms train alike, and near to one rank.
+TEST(NarrowTraining, FormsOfContextParallelismTrainAlikeAndNearlyAsOneRank) {
+  for (const char* kind : {"llama", "gpt"}) {
+    const auto job_of = [&](const char* key, const char* value) {
+      Job job = narrow_job(kind);
+      job.sequence = job.model.max_sequence = 32;
+      job.model.position_rows = 32;
+      job.model.layers = 2;
+      planner::apply_setting(job.framework, key, value);
+      return job;
+    };
+    const Job gathers = job_of("context_gather", "true");
+    const Outcome one = train(gathers, plan_of("mb1"), kSteps, kDouble);
+    const Outcome two = train(gathers, plan_of("cp2.mb1"), kSteps, kDouble);
+    expect_near(two, one);
+    for (const Job& job :
+         {gathers, job_of("context_gather", "false"), job_of("context_all_to_all", "true")}) {
+      for (const Plan& plan :
+           {plan_of("cp2.mb1"), plan_of("cp2.pp2.mb1"), plan_of("cp2.dp2.mb1"),
+            plan_of("cp2.fsdp2.mb1", [](Plan& p) { p.sharding = Sharding::kFull; }),
+            plan_of("cp2.mb1", [](Plan& p) { p.recompute = Recompute::kFull; })}) {
+        SCOPED_TRACE(fmt::format("{} {} gather {} exchange {}", kind, planner::short_form(plan),
+                                 job.framework.context_gather, job.framework.context_all_to_all));
+        expect_alike(train(job, plan, kSteps, kShuffled), two);
+      }
+    }
+  }
+}
+
+// Two tensor ranks have a scale each for their parts.
 TEST(NarrowTraining, TensorParallelismTrainsAsNearlyAsRoundingsAllow) {
   for (const char* kind : {"llama", "gpt"}) {
     const Outcome expected = train(narrow_job(kind), plan_of("mb1"), kSteps, kDouble);
     for (const bool sequence : {false, true}) {
       const Plan plan = plan_of("tp2.mb1", [&](Plan& p) { p.sequence_parallel = sequence; });
-      const Outcome outcome = train(narrow_job(kind), plan, kSteps, kShuffled);
-      EXPECT_NEAR(outcome.losses.back(), expected.losses.back(), 1e-3);
-      EXPECT_LT(spread(outcome.gradients, expected.gradients), 0.02) << kind;
-      EXPECT_EQ(outcome.allocator_peaks, outcome.liveness_peaks);
+      SCOPED_TRACE(kind);
+      expect_near(train(narrow_job(kind), plan, kSteps, kShuffled), expected);
     }
   }
 }
@@ -131,10 +229,6 @@ std::string refusal(const Job& job, const Plan& plan) {
 TEST(NarrowTraining, WhatIsNotComputedInEightBitsIsRefusedByName) {
   Job job = narrow_job("llama");
   EXPECT_EQ(refusal(job, plan_of("mb1")), "");
-  job.training.rank = 16;
-  job.training.targets = planner::adapter_targets_of("all-linear");
-  EXPECT_NE(refusal(job, plan_of("mb1")).find("adapters under fp8"), std::string::npos);
-  job = narrow_job("llama");
   job.model.ffn = 72;
   EXPECT_NE(refusal(job, plan_of("mb1")).find("multiples of 16: 72 inner elements"),
             std::string::npos);

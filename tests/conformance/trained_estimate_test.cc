@@ -28,6 +28,19 @@ void freeze_layers(tests::Random& random, Job& job) {
   job.training.frozen_layers = 1 + random.below(job.model.layers - 1);
 }
 
+// Beside frozen products in 8 bits, adapters stay in 16.
+void narrow(Job& job) {
+  job.precision = topologies::Precision::kFp8;
+}
+void train_narrow_adapters(tests::Random& random, Job& job) {
+  train_adapters(random, job);
+  narrow(job);
+}
+void freeze_narrow_layers(tests::Random& random, Job& job) {
+  freeze_layers(random, job);
+  narrow(job);
+}
+
 struct Kind {
   const char* name;
   void (*train)(tests::Random&, Job&);
@@ -41,7 +54,9 @@ std::ostream& operator<<(std::ostream& out, const Kind& kind) {
 // which is rough where some are frozen; left out are those that are fully sharded too, which the
 // closed form gathers again in backward.
 constexpr Kind kKinds[] = {{"adapters", train_adapters, 0.016, 0.12, 0.006, 0.03},
-                           {"frozen_layers", freeze_layers, 0.018, 0.08, 0.01, 0.09}};
+                           {"frozen_layers", freeze_layers, 0.018, 0.08, 0.01, 0.09},
+                           {"narrow_adapters", train_narrow_adapters, 0.016, 0.12, 0.006, 0.03},
+                           {"narrow_frozen_layers", freeze_narrow_layers, 0.018, 0.08, 0.01, 0.09}};
 
 struct Spread {
   double sum = 0, worst = 0;

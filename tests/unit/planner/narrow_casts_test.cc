@@ -17,7 +17,7 @@ TEST(NarrowCasts, AreOfProductsInEightBitsAlone) {
                           {models::Part::kAttentionOutput, 256, 512, 1024},
                           {models::Part::kContext, 128, 64, 128, 32}};
   work.input_gradient.matmuls = work.forward.matmuls;
-  add_narrow_casts(job, Plan{}, work);
+  add_narrow_casts(job, Plan{}, 0, work);
   ASSERT_EQ(work.forward.memory_bound.size(), 1U);
   ASSERT_EQ(work.input_gradient.memory_bound.size(), 1U);
   // Both are scanned, read again and written in 8 bits; a gradient is written both ways, and the

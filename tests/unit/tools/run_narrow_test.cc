@@ -53,8 +53,6 @@ TEST(RunInEightBits, WhatIsNotComputedSoIsOneLine) {
   };
   EXPECT_NE(refused("32", {"--model", "mixtral-8x7b"}).find("experts under fp8"),
             std::string::npos);
-  EXPECT_NE(refused("32", {"--model", kTinyModel, "--lora-rank", "4"}).find("adapters under fp8"),
-            std::string::npos);
   EXPECT_NE(refused("8", {"--model", kTinyModel}).find("8 tokens of a micro-batch"),
             std::string::npos);
 }

@@ -35,7 +35,9 @@ double interleaved(const Plan& plan, const StageTotals& stages) {
     return stages.sum + static_cast<double>(plan.micro_batches - 1) * stages.slowest / chunks -
            (chunks - 1 / ranks) * stages.before_messages;
   }
-  return steady(plan.micro_batches, plan.virtual_pipeline, stages.sum, stages.slowest) -
+  const double uneven = std::max(0.0, stages.bottleneck - stages.slowest);
+  return steady(plan.micro_batches, plan.virtual_pipeline, stages.sum, stages.slowest) +
+         static_cast<double>(plan.micro_batches) * uneven -
          (1 - 1 / ranks) * stages.before_messages;
 }
 

@@ -17,7 +17,8 @@ struct StageTotals {
   double sum_backward = 0, slowest_backward = 0;
   double exchanges = 2;   // of the slowest rank with its neighbours, a micro-batch and chunk
   double bottleneck = 0;  // 1F1B: the whole with blocking exchanges; a split backward: the whole;
-                          // in a V: the whole but for messages; 0: by sum and slowest
+                          // in a V: the whole but for messages; chunks in turn: a micro-batch's
+                          // turns; 0: by sum and slowest
   double messages = 0;    // in a V: what they add to it
   double before_message = 0;   // of a chunk's backward: what needs no message (recompute)
   double before_messages = 0;  // the same, sum over all ranks

@@ -47,6 +47,11 @@ void add_layers(const LayerTimes& layer, double count, double recomputed, bool e
   rank.recomputed_flop += again * layer.recompute_flop;
 }
 
+// Both passes, without recompute.
+double seconds_of(const LayerTimes& times) {
+  return times.forward.gpu() + times.input_gradient.gpu() + times.weight_gradient;
+}
+
 // Ranks that a layer's routed experts are split over.
 double expert_ranks_of(const Plan& plan) {
   return static_cast<double>(plan.expert) *
@@ -65,9 +70,11 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   }
   if (rank.embedding) {
     add_layers(set.embedding, 1, 0, true, times);
+    times.embedding = seconds_of(set.embedding);
   }
   if (rank.head) {
     add_layers(set.head, 1, 0, true, times);
+    times.head = seconds_of(set.head);
   }
   if (has_unit_hosts(job.framework, counts, plan.sharding) && spreads_units(job, plan)) {
     add_unit_hosts(plan, rank, times);

@@ -93,7 +93,8 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
     // The first and the last rank have one neighbour: half the exchanges of the others.
     const double exchanges = rank.embedding || rank.head ? 1 : 2;
     const double exchange = blocking ? exchanges * hop_times.cost() : 0;
-    stage_seconds.push_back({forward, backward, exchange, times.weight_pass(), before_message});
+    stage_seconds.push_back({forward, backward, exchange, times.weight_pass(), before_message,
+                             times.embedding, times.head});
     if (const double cycle = forward + backward + exchange; cycle > step.slowest_cycle) {
       step.slowest_cycle = cycle;
       step.slowest = &times;

@@ -113,7 +113,8 @@ void TimeModel::State::add_to_bound(const RankClass& rank, const RankTimes& time
   const double backward =
       times.backward_total() + data.compute_backward + data.per_micro_batch_backward;
   const auto count = static_cast<double>(rank.count);
-  stage_seconds.push_back({forward, backward, 0, times.weight_pass(), before_message});
+  stage_seconds.push_back(
+      {forward, backward, 0, times.weight_pass(), before_message, times.embedding, times.head});
   totals.before_messages += count * before_message;
   add_ranks(totals, count, forward, backward);
   if (forward + backward > totals.slowest) {

@@ -31,8 +31,15 @@ void TimeModel::State::add_chunk(const Plan& plan, const Chunk& chunk, RankClass
 RankClass TimeModel::State::contents_of(const Plan& plan, const std::vector<Chunk>& chunks,
                                         std::int64_t rank) const {
   RankClass contents;
+  double held = 0;
   for (std::int64_t place = 0; place < plan.virtual_pipeline; ++place) {
-    add_chunk(plan, chunks[static_cast<std::size_t>(chunk_of_rank(plan, rank, place))], contents);
+    const Chunk& chunk = chunks[static_cast<std::size_t>(chunk_of_rank(plan, rank, place))];
+    add_chunk(plan, chunk, contents);
+    contents.chunk_shares.push_back(static_cast<double>(chunk.last - chunk.first));
+    held += contents.chunk_shares.back();
+  }
+  for (double& share : contents.chunk_shares) {
+    share = held > 0 ? share / held : 1 / static_cast<double>(plan.virtual_pipeline);
   }
   contents.groups = groups_of_stage(job.cluster, plan, rank);
   return contents;

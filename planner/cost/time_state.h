@@ -37,12 +37,13 @@ struct RankClass {
   std::vector<std::int64_t> recomputed;  // of them, in whole-layer recompute by count
   bool embedding = false, head = false;
   std::uint32_t groups = 0;  // of unlike nodes that the rank is on, a bit each; 0: all are alike
+  std::vector<double> chunk_shares;  // by place: of the rank's layers, those of that chunk
   std::int64_t count = 0;
   std::int64_t last_rank = 0;
   std::vector<std::int64_t> before, after;  // by class: its ranks before and after last_rank
   friend bool same(const RankClass& a, const RankClass& b) {
     return a.layers == b.layers && a.recomputed == b.recomputed && a.embedding == b.embedding &&
-           a.head == b.head && a.groups == b.groups;
+           a.head == b.head && a.groups == b.groups && a.chunk_shares == b.chunk_shares;
   }
 };
 
@@ -59,6 +60,7 @@ struct RankTimes {
   double repeated = 0, repeated_host = 0;  // of the backward: recompute with its collectives
   double added_by_recompute = 0;           // to both passes, waits for the host included
   double hidden = 0;
+  double embedding = 0, head = 0;  // of both passes: the ends of the model, without their host
   double flop = 0, recomputed_flop = 0;
   [[nodiscard]] double forward_total() const {
     return forward + tensor_forward + context_forward + expert_forward + host_wait_forward;
@@ -188,6 +190,7 @@ struct TimeModel::State {
                                                        const std::vector<RankClass>& ranks);
   [[nodiscard]] double v_seconds(const Plan& plan, const std::vector<RankClass>& ranks,
                                  const HopTimes& hop);
+  [[nodiscard]] double seconds_in_turn(const Plan& plan, const std::vector<RankClass>& classes);
   [[nodiscard]] double split_bottleneck(const Plan& plan,
                                         const std::vector<RankClass>& classes) const;
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
@@ -258,11 +261,13 @@ struct TimeModel::State {
   std::vector<std::pair<Strides, std::vector<RankWork>>> worked;
   struct StageSeconds {
     double forward, backward;
-    double exchange;        // of blocking sends and receives, a micro-batch
-    double weight;          // of backward: what a split one puts off
-    double before_message;  // of a chunk's backward, see StageTotals
+    double exchange;                 // of blocking sends and receives, a micro-batch
+    double weight;                   // of backward: what a split one puts off
+    double before_message;           // of a chunk's backward, see StageTotals
+    double embedding = 0, head = 0;  // of forward and backward
   };
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
+  std::vector<double> paces;                // of seconds_in_turn
   // Plan::stage_layers by number, from 1; plans that follow each other mostly have the same.
   [[nodiscard]] std::int64_t number_of_split(const std::vector<std::int64_t>& stage_layers);
   using SplitNumbers = std::map<std::vector<std::int64_t>, std::int64_t>;

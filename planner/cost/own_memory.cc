@@ -183,6 +183,13 @@ MemoryItems with_head(const Job& job, const Moment& at, const MemoryItems& in_la
                                       in_layer, states);
   }
   peak = in_head.total() > peak.total() ? in_head : peak;
+  if (held.first_split > 0 && shared.reads.head_input) {
+    // The first micro-batch's logits are a gradient that waits for the head's second half.
+    MemoryItems first = in_layer;
+    first.activations += held.first_split - held.kept + t.stream;
+    first.logits = t.logits;
+    peak = first.total() > peak.total() ? first : peak;
+  }
   if (last_head_waits(at)) {
     const MemoryItems next = next_head(at, held.kept + one);
     peak = next.total() > peak.total() ? next : peak;

@@ -187,14 +187,15 @@ Held held_in_v(const Plan& plan, const std::vector<ChunkLayers>& split, const Te
     whole += at_end.whole;
   }
   const double turning = (after - one) * (1 - part);
-  late -= whole > 0 ? 0 : turning + after * part;  // else the next one turns
   Held stage;
   if (splits_every_backward(plan.schedule)) {
+    late -= whole > 0 ? 0 : turning + after * part;  // else the next one turns
     stage.kept = std::max(full, late);
     stage.turned = turning;
     stage.waiting = late > full ? waiting : 0;
-  } else {  // its first split backwards come before its last forward ahead
-    stage.kept = std::max({full, full - one + turning, late - after * part});
+  } else {  // its first split backwards come before its last forward ahead, the last one turns
+    stage.first_split = full - one + std::max(0.0, turning);
+    stage.kept = std::max({full, stage.first_split, late - after * part});
   }
   return stage;
 }

@@ -71,6 +71,8 @@ struct Held {
   double turned = 0;     // what a split backward adds to `kept` by its end, for one micro-batch
   double waiting = 0;    // micro-batches between the halves of a split backward
   double exchanges = 0;  // buffers of messages that are alive in a backward
+  // DualPipeV: what is kept when its first gradients come, whose backwards are split.
+  double first_split = 0;
 };
 
 Units units_of(const Job& job, const Shape& shape);

@@ -35,15 +35,43 @@ RankClass TimeModel::State::contents_of(const Plan& plan, const std::vector<Chun
   for (std::int64_t place = 0; place < plan.virtual_pipeline; ++place) {
     const Chunk& chunk = chunks[static_cast<std::size_t>(chunk_of_rank(plan, rank, place))];
     add_chunk(plan, chunk, contents);
-    contents.chunk_shares.push_back(static_cast<double>(chunk.last - chunk.first));
-    held += contents.chunk_shares.back();
+    contents.chunks.push_back({.share = static_cast<double>(chunk.last - chunk.first)});
+    held += contents.chunks.back().share;
   }
-  for (double& share : contents.chunk_shares) {
-    share = held > 0 ? share / held : 1 / static_cast<double>(plan.virtual_pipeline);
+  for (ChunkShare& one : contents.chunks) {
+    one.share = held > 0 ? one.share / held : 1 / static_cast<double>(plan.virtual_pipeline);
   }
   contents.groups = groups_of_stage(job.cluster, plan, rank);
   return contents;
 }
+
+namespace {
+
+// Places between the first and the last, of which each class has the same share in neighbours.
+void join_alike_places(std::vector<RankClass>& classes) {
+  const std::size_t places = classes.front().chunks.size();
+  std::vector<std::size_t> kept;
+  for (std::size_t place = 0; place < places; ++place) {
+    const bool inner = kept.size() > 1 && place + 1 < places;
+    if (inner && std::ranges::all_of(classes, [&](const RankClass& one) {
+          return one.chunks[place].share == one.chunks[kept.back()].share;
+        })) {
+      for (RankClass& one : classes) {
+        one.chunks[kept.back()].places += 1;
+      }
+    } else {
+      kept.push_back(place);
+    }
+  }
+  for (RankClass& one : classes) {
+    for (std::size_t k = 0; k < kept.size(); ++k) {
+      one.chunks[k] = one.chunks[kept[k]];
+    }
+    one.chunks.resize(kept.size());
+  }
+}
+
+}  // namespace
 
 std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
   const std::vector<Chunk> chunks = chunks_of(job, plan);
@@ -68,6 +96,7 @@ std::vector<RankClass> TimeModel::State::split(const Plan& plan) const {
     of_rank.push_back(classes.size());
     classes.push_back(ranks[r]);
   }
+  join_alike_places(classes);
   for (RankClass& one : classes) {
     one.before.assign(classes.size(), 0);
     one.after.assign(classes.size(), 0);

@@ -57,7 +57,7 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
     return split_bottleneck(plan, classes);
   }
   if (plan.schedule == Schedule::kInterleaved) {
-    return seconds_in_turn(plan, classes);
+    return seconds_in_turn(classes);
   }
   if (plan.schedule != Schedule::kOneForwardOneBackward || plan.pipeline == 1) {
     return 0;
@@ -91,28 +91,29 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
 // rank, and p micro-batches go round p ranks without a turn to spare. So ranks are in their chunks
 // of one place at a time: one whose last chunk has the head keeps the others waiting there, and
 // waits for them in its other chunks.
-double TimeModel::State::seconds_in_turn(const Plan& plan, const std::vector<RankClass>& classes) {
-  const auto places = static_cast<std::size_t>(plan.virtual_pipeline);
+double TimeModel::State::seconds_in_turn(const std::vector<RankClass>& classes) {
+  const std::size_t places = classes.front().chunks.size();
   const auto seconds = [&](std::size_t c, std::size_t place) {
     const StageSeconds& own = stage_seconds[c];
-    const double body = own.forward + own.backward - own.embedding - own.head;
-    return body * classes[c].chunk_shares[place] + (place == 0 ? own.embedding : 0) +
+    return own.body() * classes[c].chunks[place].share + (place == 0 ? own.embedding : 0) +
            (place + 1 == places ? own.head : 0);
   };
-  paces.assign(places, 0);  // by place, the mean over ranks
-  for (std::size_t place = 0; place < places; ++place) {
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      paces[place] += static_cast<double>(classes[c].count) * seconds(c, place);
-    }
-    paces[place] /= static_cast<double>(plan.pipeline);
+  double ranks = 0;
+  for (const RankClass& one : classes) {
+    ranks += static_cast<double>(one.count);
   }
   double longest = 0;
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    double sum = 0;
-    for (std::size_t place = 0; place < places; ++place) {
-      sum += std::max(seconds(c, place), paces[place]);
+  for (std::size_t place = 0; place < places; ++place) {
+    double pace = 0;  // the mean over ranks
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      pace += static_cast<double>(classes[c].count) * seconds(c, place);
     }
-    longest = std::max(longest, sum);
+    pace /= ranks;
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      double& sum = stage_seconds[c].in_turn;
+      sum += classes[c].chunks[place].places * std::max(seconds(c, place), pace);
+      longest = std::max(longest, sum);
+    }
   }
   return longest;
 }

@@ -31,19 +31,25 @@ struct LayerPlacement {
   bool tensor_first = true;
 };
 
+// Of a rank's layers, those of a chunk at one place, and how many neighbouring places are like it.
+struct ChunkShare {
+  double share = 0, places = 1;
+  friend bool operator==(const ChunkShare&, const ChunkShare&) = default;
+};
+
 // Pipeline ranks that hold the same chunks are one class.
 struct RankClass {
   std::vector<std::int64_t> layers;      // by layer kind
   std::vector<std::int64_t> recomputed;  // of them, in whole-layer recompute by count
   bool embedding = false, head = false;
   std::uint32_t groups = 0;  // of unlike nodes that the rank is on, a bit each; 0: all are alike
-  std::vector<double> chunk_shares;  // by place: of the rank's layers, those of that chunk
+  std::vector<ChunkShare> chunks;  // by place, the first and the last alone
   std::int64_t count = 0;
   std::int64_t last_rank = 0;
   std::vector<std::int64_t> before, after;  // by class: its ranks before and after last_rank
   friend bool same(const RankClass& a, const RankClass& b) {
     return a.layers == b.layers && a.recomputed == b.recomputed && a.embedding == b.embedding &&
-           a.head == b.head && a.groups == b.groups && a.chunk_shares == b.chunk_shares;
+           a.head == b.head && a.groups == b.groups && a.chunks == b.chunks;
   }
 };
 
@@ -190,7 +196,7 @@ struct TimeModel::State {
                                                        const std::vector<RankClass>& ranks);
   [[nodiscard]] double v_seconds(const Plan& plan, const std::vector<RankClass>& ranks,
                                  const HopTimes& hop);
-  [[nodiscard]] double seconds_in_turn(const Plan& plan, const std::vector<RankClass>& classes);
+  [[nodiscard]] double seconds_in_turn(const std::vector<RankClass>& classes);
   [[nodiscard]] double split_bottleneck(const Plan& plan,
                                         const std::vector<RankClass>& classes) const;
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;
@@ -265,9 +271,10 @@ struct TimeModel::State {
     double weight;                   // of backward: what a split one puts off
     double before_message;           // of a chunk's backward, see StageTotals
     double embedding = 0, head = 0;  // of forward and backward
+    double in_turn = 0;              // of seconds_in_turn: the sum so far
+    [[nodiscard]] double body() const { return forward + backward - embedding - head; }
   };
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand
-  std::vector<double> paces;                // of seconds_in_turn
   // Plan::stage_layers by number, from 1; plans that follow each other mostly have the same.
   [[nodiscard]] std::int64_t number_of_split(const std::vector<std::int64_t>& stage_layers);
   using SplitNumbers = std::map<std::vector<std::int64_t>, std::int64_t>;

@@ -9,8 +9,8 @@
 
 namespace trireme::planner {
 
-// Fully sharded (by PyTorch in a pipeline too): the plan's unit, 0 = all of a chunk. Else a bucket of gradients: one layer under
-// this project's runtime, in others as many as fill the framework's bucket.
+// Fully sharded (by PyTorch in a pipeline too): the plan's unit, 0 = all of a chunk. Else a bucket
+// of gradients: one layer under this project's runtime, in others as many as fill the framework's.
 // `parameters`: of the first layer, whole.
 std::int64_t layers_of_unit(const Job& job, const Plan& plan, const RunSharding& run,
                             double parameters);

@@ -106,8 +106,8 @@ double kept_in_flight(const KeptOfChunk& kept, const InFlight& held) {
 // What a split backward holds beyond the activations of the fullest moment: as a micro-batch's kept
 // tensors turn into those of its weight gradients, layer by layer, or at the end, when most of
 // those wait (`late_bytes`) and another micro-batch may `follow`. `kept`: of the last chunk.
-double turned_bytes(const Plan& plan, const KeptOfChunk& kept, double layers, bool follows,
-                    double late_bytes, double activations) {
+void set_turned(const Plan& plan, const KeptOfChunk& kept, double layers, bool follows,
+                double late_bytes, StageContents& stage) {
   const double one_layer = 1 / std::max(1.0, layers);
   const double turning = (kept.postponed - kept.layers) * (1 - one_layer);
   const bool pairs = plan.schedule == Schedule::kDualPipeV;
@@ -115,7 +115,8 @@ double turned_bytes(const Plan& plan, const KeptOfChunk& kept, double layers, bo
   // In a V also while forwards come, though DualPipeV's first split backwards come before the last
   // of those ahead.
   const double before = is_in_v(plan.schedule) ? turning - (pairs ? kept.whole : 0) : 0;
-  return std::max({0.0, before, late_bytes + at_end - activations});
+  stage.first_split = pairs ? std::max(0.0, turning) - kept.whole : 0;
+  stage.turned = std::max({0.0, before, late_bytes + at_end - stage.activations});
 }
 
 // Bytes of the masters that a rank updates on the host; fp32 gradients are as many, of their type.
@@ -251,8 +252,7 @@ StageContents contents_of(const StageContext& context, const std::vector<ChunkLa
   });
   TRIREME_CHECK(last != nullptr);  // a rank holds a chunk
   if (ends_with_weights(plan)) {
-    stage.turned = turned_bytes(plan, kept, last->dense + last->sparse, late_whole > 0, late_bytes,
-                                stage.activations);
+    set_turned(plan, kept, last->dense + last->sparse, late_whole > 0, late_bytes, stage);
   }
   set_elements(context, most, stage);
   stage.live = std::max(

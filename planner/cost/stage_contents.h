@@ -29,8 +29,9 @@ struct StageContents {
   // More than that in the last split backward before its first layer's turn: as many micro-batches
   // as may wait have what their weight gradients read in the place of what they kept.
   double turned = 0;
-  double live = 0;  // of the layer whose backward runs, beyond what it kept
-  double held = 0;  // of the micro-batch before, until this one's loss is there
+  double first_split = 0;  // the same of DualPipeV's first backwards, which it splits: may be less
+  double live = 0;         // of the layer whose backward runs, beyond what it kept
+  double held = 0;         // of the micro-batch before, until this one's loss is there
   bool embedding = false, has_head = false;
   [[nodiscard]] double body() const { return elements + experts - root; }  // of the layers
   // Of the larger of its two tables.

@@ -15,7 +15,8 @@ namespace {
 
 // The moments that can be a stage's peak, and the one before it all.
 struct Moments {
-  MemoryItems load, forward, loss, head_backward, layer_backward, last_backward, root_reduce, step;
+  MemoryItems load, forward, loss, head_backward, layer_backward, first_split, last_backward,
+      root_reduce, step;
 };
 
 // A step of the own runtime with one backward frees its gradients (lower.cc); layers that it does
@@ -237,8 +238,9 @@ Moments moments_of(const StageContext& context, const StageContents& stage,
   moments.loss.activations += stage.held;
   moments.layer_backward = base;
   moments.layer_backward.activations += stage.live + stage.turned;
-  if (stage.has_head && splits_backward(plan)) {
-    moments.layer_backward.logits += 2 * context.tokens * context.vocabulary;
+  const double waiting_logits = stage.has_head ? 2 * context.tokens * context.vocabulary : 0;
+  if (splits_backward(plan)) {
+    moments.layer_backward.logits += waiting_logits;
   }
   moments.layer_backward.gathered_parameters += gathered.in_backward - gathered.at_loss;
   moments.layer_backward.communication += gathered.unit_gradients;
@@ -246,6 +248,11 @@ Moments moments_of(const StageContext& context, const StageContents& stage,
                      (gathered.unit_gradients > 0 && is_one_root(context, stage));
   moments.layer_backward.gradients +=
       waits ? head_gradient_bytes(context, stage) : 0;  // until the root's own reduction
+  if (plan.schedule == Schedule::kDualPipeV) {
+    moments.first_split = moments.layer_backward;
+    moments.first_split.activations += stage.first_split - stage.turned;
+    moments.first_split.logits += waiting_logits;
+  }
   moments.root_reduce = base;
   if (gathered.unit_gradients > 0) {
     if (!stage.embedding) {
@@ -315,6 +322,7 @@ StageMemory stage_memory(const StageContext& context, const StageContents& conte
   };
   Peak peak(moments.layer_backward);
   peak.raise(moments.loss);
+  peak.raise(moments.first_split);
   Peak early = peak;
   early.raise(moments.forward);
   // The head's gradient takes its segment wherever the fullest moment is; at its own it is counted.

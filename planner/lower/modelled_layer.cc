@@ -305,7 +305,11 @@ Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Modelle
   products(work_.input_gradient, half, false, Which::kColumns, working, working);
   const Operand partial = w_.builder.buffer(mlp ? "d_mlp_input" : "d_attention_input",
                                             tokens * w_.shape.hidden, ElementType::kCompute);
-  w_.builder.modelled_pass("gradient", 0, Bytes(0), {working, returned, partial});
+  if (split) {  // what was kept is over, or part of what is postponed
+    w_.builder.modelled_pass("gradient", 0, Bytes(0), {working, returned, kept, partial});
+  } else {
+    w_.builder.modelled_pass("gradient", 0, Bytes(0), {working, returned, partial});
+  }
   const Operand reduced =
       routed ? partial : reduce_tokens(w_, mlp ? "d_mlp_reduce" : "d_attention_reduce", partial);
   settle_tensor(w_);
@@ -317,10 +321,10 @@ Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Modelle
   } else {
     w_.builder.modelled_pass("residual_gradient", 0, Bytes(0), {dy, reduced});
   }
-  if (split) {  // what the weight gradients read; the rest of what was kept is over
+  if (split) {  // what the weight gradients read, in the place of what was kept
     d_kept = w_.builder.buffer(mlp ? "mlp_postponed" : "attention_postponed",
                                postponed_elements(half), ElementType::kCompute);
-    w_.builder.modelled_pass("postponed", 0, Bytes(0), {kept, d_kept});
+    w_.builder.modelled_pass("postponed", 0, Bytes(0), {reduced, d_kept});
   }
   return reduced;
 }

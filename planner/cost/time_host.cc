@@ -42,15 +42,17 @@ void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
   }
   const auto sparse = static_cast<double>(experts);
   experts = spreads_experts(job, plan) ? experts : 0;
+  const std::int64_t expert_units = (experts + unit - 1) / unit;
   // Where only the experts are spread, theirs are all the units there are.
   const bool rest = spreads_the_rest(plan);
   const std::int64_t units = rest ? (count + unit - 1) / unit : 0;
   const UnitLaunches looped = looped_expert_launches(job);
   const double hooks =
-      unit_launches(job, false, static_cast<double>(rest ? units : experts), 0).hooks +
+      unit_launches(job, false, static_cast<double>(rest ? units : expert_units), 0).hooks +
       sparse * looped.hooks;
-  UnitLaunches launches = unit_launches(job, plan.tensor > 1, static_cast<double>(units + experts),
-                                        static_cast<double>((rest ? count : 0) + experts));
+  UnitLaunches launches =
+      unit_launches(job, plan.tensor > 1, static_cast<double>(units + expert_units),
+                    static_cast<double>((rest ? count : 0) + experts));
   launches.reduce += sparse * looped.reduce;
   const double launch = op.launch(1).value * fit.host_factor;
   const double share = 1 / static_cast<double>(plan.micro_batches);  // of what a step does once

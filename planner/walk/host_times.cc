@@ -310,8 +310,9 @@ class HostTimes {
     return layers;
   }
 
-  // The hooks around a unit's forward and backward, before the first kernel of each. A unit bears
-  // the number of the layer that it is gathered for.
+  // The hooks around a unit's forward and backward, before the first kernel of each, and around the
+  // modules of every layer's looped experts. A unit bears the number of the layer that it is
+  // gathered for.
   void add_unit_hooks(const Units& units, std::vector<OpTime>& times) const {
     const double hooks = unit_launches(host_.job, host_.program.tensor != kNoGroup, 1, 1).hooks;
     if (hooks <= 0 || !works_around_units(units)) {
@@ -326,13 +327,13 @@ class HostTimes {
           origin.phase == Phase::kRecompute && repeated_layers.count(origin.layer) > 0;
       const bool passes =
           repeated || origin.phase == Phase::kForward || origin.phase == Phase::kBackward;
-      if (passes && origin.layer >= 0 && units.first_layers.count(origin.layer) > 0 &&
-          std::holds_alternative<Compute>(host_.role.ops[i].kind) &&
+      if (passes && origin.layer >= 0 && std::holds_alternative<Compute>(host_.role.ops[i].kind) &&
           begun.emplace(origin.layer, origin.micro_batch, origin.phase).second) {
+        const double of_unit = units.first_layers.count(origin.layer) > 0 ? hooks : 0;
         const UnitLaunches looped = looped_of(origin.layer);
         const double reduced = origin.phase == Phase::kBackward ? looped.reduce : 0;
         times[i].launch +=
-            to_sim_duration(Seconds(launch_seconds_ * ((hooks + looped.hooks) / 2 + reduced)));
+            to_sim_duration(Seconds(launch_seconds_ * ((of_unit + looped.hooks) / 2 + reduced)));
       }
     }
   }

@@ -123,8 +123,11 @@ double backward_transient(const Job& job, const Plan& plan, const LayerParameter
   const double first = tokens * (full_width + width - 2 * inner) + weight;
   double most = std::max({activation, second, first});
   if (sparse) {
-    // Gradients of the routed tokens before and after the exchange.
-    most += tokens * width * 2 * static_cast<double>(job.model.moe->experts_per_token);
+    // Gradients of the routed tokens before and after the exchange; ranks that cut the experts
+    // gather each other's.
+    const std::int64_t cut = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+    most += tokens * width * (1 + static_cast<double>(cut)) *
+            static_cast<double>(job.model.moe->experts_per_token);
   }
   if (attention_kernel(job) == models::AttentionKernel::kUnfused) {
     // Gradients of the probabilities and of the scores, when the MLP's tensors are already free.

@@ -63,8 +63,9 @@ std::int64_t ModelledLayer::postponed_elements(Half half) const {
 }
 
 // What is alive at the worst op of the layer's backward, beyond what it kept and what this backward
-// has in buffers of their own (the gradients that come in and go out, gathered inputs).
-std::int64_t ModelledLayer::working_elements(bool routed) const {
+// has in buffers of their own (the gradients that come in and go out, gathered inputs, and
+// `exchanged` elements of routed tokens).
+std::int64_t ModelledLayer::working_elements(bool routed, std::int64_t exchanged) const {
   const LayerMemory& memory = w_.held.layer(sparse_);
   const bool selective = w_.plan.recompute == Recompute::kSelective;
   const double repeated = selective ? memory.whole - memory.kept : 0;
@@ -73,7 +74,8 @@ std::int64_t ModelledLayer::working_elements(bool routed) const {
   const bool sequence = w_.shape.sequence_parallel && !routed;
   const bool again = sequence && w_.job.framework.regather_in_backward;
   const double named =  // elements
-      local + (routed ? local : whole) + (sequence ? local : 0) + (again ? whole : 0);
+      static_cast<double>(exchanged) + local + (routed ? local : whole) + (sequence ? local : 0) +
+      (again ? whole : 0);
   return compute_elements(repeated + memory.transient - 2 * named);
 }
 
@@ -279,11 +281,12 @@ Operand ModelledLayer::backward_half(Half half, const Operand& dy, const Modelle
   const std::int64_t tokens = routed ? w_.shape.local_tokens : w_.shape.tokens;
   const Operand all =
       routed ? dy : gather_tokens(w_, mlp ? "d_mlp_output" : "d_attention_output", dy);
-  const Operand working = w_.builder.buffer(mlp ? "d_mlp" : "d_attention", working_elements(routed),
-                                            ElementType::kCompute);
+  const Operand arrived = routed ? exchange_tokens("combine_gradient", dy, true) : dy;
+  const std::int64_t exchanged = arrived.buffer != dy.buffer ? arrived.count : 0;
+  const Operand working = w_.builder.buffer(
+      mlp ? "d_mlp" : "d_attention", working_elements(routed, exchanged), ElementType::kCompute);
   Operand returned = working;
   if (routed) {
-    const Operand arrived = exchange_tokens("combine_gradient", dy, true);
     products(work_.input_gradient, half, true, Which::kAll, arrived, working);
     if (!split) {
       weight_products(half, Which::kRouted, arrived, kept);

@@ -58,7 +58,7 @@ class ModelledLayer {
   [[nodiscard]] double kept_bytes() const;
   [[nodiscard]] std::int64_t kept_elements(Half half) const;
   [[nodiscard]] std::int64_t postponed_elements(Half half) const;
-  [[nodiscard]] std::int64_t working_elements(bool routed) const;
+  [[nodiscard]] std::int64_t working_elements(bool routed, std::int64_t exchanged) const;
   [[nodiscard]] const Slot& slot(bool routed) const;
   [[nodiscard]] bool is_own() const;
 

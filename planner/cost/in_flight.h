@@ -13,6 +13,10 @@ namespace trireme::planner {
 struct InFlight {
   double whole = 0;
   double weight_gradient = 0;
+  // Of `micro_batches` none has its weight gradients yet at that moment.
+  [[nodiscard]] bool all_of(std::int64_t micro_batches) const {
+    return whole + weight_gradient >= static_cast<double>(micro_batches);
+  }
 };
 
 // The chunks of one rank: what they share is worked out once.

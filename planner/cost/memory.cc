@@ -239,9 +239,8 @@ bool is_no_fuller(const Job& job, const Plan& plan, const std::vector<ChunkLayer
   }
   const RankInFlight here(plan, rank);
   const RankInFlight before(plan, rank - 1);
-  const auto all = static_cast<double>(plan.micro_batches);
   for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
-    if ((here.at(chunk).whole < all) != (before.at(chunk).whole < all)) {
+    if (here.at(chunk).all_of(plan.micro_batches) != before.at(chunk).all_of(plan.micro_batches)) {
       return false;
     }
   }

@@ -234,7 +234,7 @@ StageContents contents_of(const StageContext& context, const std::vector<ChunkLa
     stage.sparse_layers += part.sparse;
     stage.in_flight = held.whole;
     stage.chunks += 1;
-    stage.chunks_before_backward += held.whole < static_cast<double>(plan.micro_batches) ? 0 : 1;
+    stage.chunks_before_backward += held.all_of(plan.micro_batches) ? 1 : 0;
     stage.waiting = held.weight_gradient;
     fewest = std::min(fewest, part.dense + part.sparse - part.frozen_dense - part.frozen_sparse);
     most = std::max(most, part.dense + part.sparse);

@@ -79,6 +79,20 @@ double own_unit_gradients(const StageContext& context, const StageContents& stag
          std::max(0.0, one - freed * std::max<double>(1, static_cast<double>(plan.fsdp_unit)));
 }
 
+// Of a unit of others, gradients as they come, and the reduction's input: that is there when the
+// unit's backward is over, and what its layers kept but for the last one's is free.
+double unit_gradients(const StageContext& context, const StageContents& stage, double unit,
+                      double element) {
+  const Plan& plan = *context.plan;
+  // Where gradients wait for the last micro-batch, so does the reduction's input.
+  const double input = context.unsharded_gradient > 0 ? 0 : context.job->framework.reduce_bytes;
+  const LayerMemory& layer =
+      stage.dense_layers > 0 ? context.layers->dense : context.layers->sparse;
+  const double kept = plan.recompute == Recompute::kFull ? layer.checkpoint : layer.kept;
+  const double freed = kept * static_cast<double>(std::max<std::int64_t>(1, plan.fsdp_unit) - 1);
+  return element * unit + std::max(0.0, input * unit - freed);
+}
+
 }  // namespace
 
 Gathered gathered_of(const StageContext& context, const StageContents& stage) {
@@ -95,11 +109,9 @@ Gathered gathered_of(const StageContext& context, const StageContents& stage) {
   }
   if (context.gathers || run.sharding == Sharding::kFull) {
     const double trained_unit = frozen ? 0 : stage.largest_unit;
-    // Where gradients wait for the last micro-batch, so does the reduction's input.
-    const double input = context.unsharded_gradient > 0 ? 0 : job.framework.reduce_bytes;
     gathered.unit_gradients = stage.sparse_layers > 0 && !frozen && runs_own_experts(job, plan)
                                   ? own_unit_gradients(context, stage)
-                                  : (element + input) * trained_unit;
+                                  : unit_gradients(context, stage, trained_unit, element);
   }
   if (!context.gathers) {
     if (frozen && job.training.base == BaseFormat::kFp32 && job.precision != Precision::kFp32 &&

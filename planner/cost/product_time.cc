@@ -58,8 +58,11 @@ double product_seconds(const Job& job, const topologies::OpCost& cost, const Beh
   double seconds = cost.matmul(shape, narrow && wide ? Precision::kBf16 : job.precision).value;
   if (narrow && !wide) {
     seconds /= kind.weight_gradient ? job.framework.fp8_weight_gradient_rate : 1;
+    seconds /= job.framework.fp8_product_rate;
     const bool apart = multiplies_narrow(job);  // narrow_casts.h
-    const auto elements = static_cast<double>(shape.m * shape.k * shape.count);
+    const bool casts_weights = job.framework.fp8_casts_weights && !kind.weight_gradient;
+    const auto elements =
+        static_cast<double>((shape.m + (casts_weights ? shape.n : 0)) * shape.k * shape.count);
     seconds += apart ? 0 : kCastBytes * elements / cost.memory_rate().value;
   }
   const bool new_card = job.cluster.gpu.compute_capability >= 90;

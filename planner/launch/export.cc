@@ -287,7 +287,8 @@ bool is_in_launch_files(std::string_view setting) {
       "loss_chunks whole_logits "
       "implementation fp8_parameters gradient_accumulation_fusion masked_softmax_fusion "
       "apex p2p_overlap_interleaved "
-      "pad_vocabulary traced_graph expandable_segments launch_blocking bucket_elements "
+      "pad_vocabulary traced_graph expandable_segments launch_blocking deterministic "
+      "bucket_elements "
       "moment_bytes "
       "gradient_bytes reduce_bytes master_bytes";
   return is_among(kWritten, setting);

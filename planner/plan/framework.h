@@ -129,6 +129,10 @@ struct Framework {
   // what is kept in 8 bits: inputs of products in PyTorch's own modules too (Transformer Engine's
   // layers always do), what lies between the MLP's products, and the inputs of norms.
   double fp8_weight_gradient_rate = 1;
+  // Rate of all products in 8 bits over one scale a tensor's, and whether each rank casts whole
+  // weights for them, forward and backward, where shards are not gathered in 8 bits.
+  double fp8_product_rate = 1;
+  bool fp8_casts_weights = false;
   bool fp8_product_input = false;
   bool fp8_activation_input = false;
   bool fp8_norm_input = false;
@@ -201,6 +205,8 @@ struct Framework {
   // and its memory serves again only once that stream is known to have passed.
   bool recorded_collectives = false;
   bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel
+  // torch.use_deterministic_algorithms: what is allocated is filled before a kernel writes it.
+  bool deterministic = false;
   // Rows that this project's runtime has room for in what arrives at a rank's experts, over an even
   // load's; 0: for all that could come. One that is not enough ends the run.
   double expert_load = 0;

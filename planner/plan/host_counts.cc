@@ -8,6 +8,7 @@
 #include "core/embedded_file.h"
 #include "core/error.h"
 #include "core/json_reader.h"
+#include "models/layer_parts.h"
 #include "planner/plan/framework_fields.h"
 
 namespace trireme::planner {
@@ -85,10 +86,11 @@ void read_parts(JsonReader& reader, HostCounts& counts) {
   }
 }
 
+// The last so named, of those above.
 const HostCounts* counts_named(const std::vector<HostCounts>& all, const std::string& name) {
-  const auto found =
-      std::ranges::find_if(all, [&](const HostCounts& one) { return one.name == name; });
-  return found == all.end() ? nullptr : &*found;
+  const auto found = std::find_if(all.rbegin(), all.rend(),
+                                  [&](const HostCounts& one) { return one.name == name; });
+  return found == all.rend() ? nullptr : &*found;
 }
 
 std::vector<HostCounts> read_counts() {
@@ -117,6 +119,9 @@ std::vector<HostCounts> read_counts() {
       if (reader.has("waits_every_micro_batch")) {
         counts.waits_every_micro_batch = reader.boolean("waits_every_micro_batch");
       }
+      if (reader.has("kernel")) {
+        counts.kernel = reader.number("kernel", 0);
+      }
       if (reader.has("skew")) {
         counts.skew = reader.number("skew", 1);
       }
@@ -129,11 +134,38 @@ std::vector<HostCounts> read_counts() {
   return all;
 }
 
+// What deterministic algorithms do besides: PyTorch fills each tensor that it allocates (its
+// fill_uninitialized_memory) by a kernel from C++ before the one that writes it: 1.5 bare launches,
+// as kernels are that were not counted.
+constexpr double kFromCpp = 0.3;
+void add_fills(HostCount& count) {
+  count.plain += kFromCpp * count.launches;
+  count.launches *= 2;
+}
+
+HostCounts with_fills(HostCounts counts) {
+  counts.deterministic = true;
+  counts.kernel += kFromCpp;
+  for (const auto& [key, member] : kParts) {
+    add_fills((counts.*member).forward);
+    add_fills((counts.*member).backward);
+  }
+  for (const auto& [key, member] : kOnce) {
+    add_fills(counts.*member);
+  }
+  return counts;
+}
+
 const HostCounts* counts_of(const Framework& framework) {
   if (framework.host_counts.empty() || framework.traced_graph) {
     return nullptr;
   }
-  const std::vector<HostCounts>& all = host_counts();
+  static const std::vector<HostCounts> filled = [] {
+    std::vector<HostCounts> counts = host_counts();
+    std::ranges::transform(counts, counts.begin(), with_fills);
+    return counts;
+  }();
+  const std::vector<HostCounts>& all = framework.deterministic ? filled : host_counts();
   const auto found = std::ranges::find_if(all, [&](const HostCounts& one) {
     return one.name == framework.host_counts && one.implementation == framework.implementation;
   });
@@ -145,7 +177,13 @@ void add(const HostCount& each, double times, HostCount& sum) {
   sum.plain += times * each.plain;
 }
 
-PassCount plain_kernels(int kernels, double each_plain = 1) {
+// What routes tokens and works on them is Framework::expert_launches' where it was not counted.
+bool is_uncounted(const HostCounts& counts, Part part) {
+  const bool of_experts = part == Part::kRouter || models::traits_of(part).routed;
+  return of_experts && counts.sparse.forward.plain <= 0;
+}
+
+PassCount plain_kernels(int kernels, double each_plain) {
   const HostCount each{static_cast<double>(kernels), each_plain * kernels};
   return {each, each};
 }
@@ -191,8 +229,12 @@ PassCount attention_count(const HostCounts& counts, bool shares_heads) {
 }
 
 PassCount product_count(const HostCounts& counts, Part part) {
-  const bool of_attention = part == Part::kScores || part == Part::kContext;
-  return of_attention ? PassCount{} : counts.product;
+  if (part == Part::kScores || part == Part::kContext) {
+    return {};
+  }
+  const PassCount kernels = {plain_kernels(1, counts.kernel).forward,
+                             plain_kernels(2, counts.kernel).backward};
+  return is_uncounted(counts, part) ? kernels : counts.product;
 }
 
 PassCount pass_count(const HostCounts& counts, Part part, int kernels, bool shares_heads) {
@@ -212,11 +254,11 @@ PassCount pass_count(const HostCounts& counts, Part part, int kernels, bool shar
     return plain_kernels(kernels, kPlain);
   }
   for (const auto& [known, member] : kPasses) {
-    if (known == part) {
+    if (known == part && !is_uncounted(counts, part)) {
       return counts.*member;
     }
   }
-  return part == Part::kAttentionLayout ? PassCount{} : plain_kernels(kernels);
+  return part == Part::kAttentionLayout ? PassCount{} : plain_kernels(kernels, counts.kernel);
 }
 
 PassCount sparse_count(const HostCounts& counts, double experts) {

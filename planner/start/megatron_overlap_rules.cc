@@ -275,6 +275,17 @@ Found loss_fusion(const LaunchConfig& config, const LaunchCase&) {
                  "use --cross-entropy-fusion-impl native"};
 }
 
+// training/determinism.py ARG_VALUES_REQUIRED_FOR_DETERMINISM.
+Found determinism(const LaunchConfig& config, const LaunchCase&) {
+  for (const char* name : {"cross_entropy_loss_fusion", "tp_comm_overlap"}) {
+    if (is_on(config, "deterministic_mode") && is_on(config, name)) {
+      return Finding{fmt::format("{} is not deterministic", name),
+                     fmt::format("leave out {}", find_setting(config, name)->spelled)};
+    }
+  }
+  return {};
+}
+
 Found offloaded_optimizer(const LaunchConfig& config, const LaunchCase&) {
   if (!is_on(config, "optimizer_cpu_offload") || is_on(config, "use_precision_aware_optimizer")) {
     return {};
@@ -322,6 +333,7 @@ constexpr LaunchRule kOverlapRules[] = {
     {"overlap_moe_expert_parallel_comm needs", Severity::kError, {}, expert_overlap},
     {"latent attention excludes grouped queries", Severity::kError, {}, latent_or_grouped},
     {"cross-entropy fusion of TE", Severity::kError, {}, loss_fusion},
+    {"deterministic_mode needs", Severity::kError, {}, determinism},
     {"optimizer_cpu_offload", Severity::kError, {}, offloaded_optimizer},
     {"bf16 or fp16", Severity::kError, {}, one_half_type},
 };

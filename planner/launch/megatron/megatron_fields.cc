@@ -255,6 +255,7 @@ std::vector<MegatronTopic> step_fields() {
           {kValue, "hidden_dropout", "model.hidden_dropout", &Framework::dropout},
           {kSwitch, "cross_entropy_loss_fusion", "model.cross_entropy_loss_fusion",
            &Framework::cross_entropy_fusion},
+          {kSwitch, "deterministic_mode", "", &Framework::deterministic},
           {kValue, "cross_entropy_fusion_impl", "", given(fuses_loss, "native")},
           {kValue, "", "model.cross_entropy_fusion_impl",
            given(fuses_loss, either(is_engine_loss, "te", "native"))},

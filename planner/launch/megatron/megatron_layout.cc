@@ -179,6 +179,9 @@ void read_choices(LaunchConfig& config) {
       choose(config, "expandable_segments", true);
     }
   }
+  if (is_on(config, "deterministic_mode")) {
+    choose(config, "deterministic", true);
+  }
   if (const LaunchSetting* variable = find_variable(config, "CUDA_LAUNCH_BLOCKING");
       variable != nullptr && variable->value == "1") {
     choose(config, "launch_blocking", true);

@@ -53,7 +53,7 @@ double launches_of_pass(const HostCounts& counts, const models::Shard& shard, bo
 TEST(HostCounts, AddUpToTheTracedPasses) {
   const models::Shard unfused = {
       .micro_batch = 2, .sequence = 2048, .attention = models::AttentionKernel::kUnfused};
-  const HostCounts& megatron = counts_named("megatron_local");
+  const HostCounts& megatron = counts_named("megatron");
   EXPECT_NEAR(launches_of_pass(megatron, unfused, false), 742, 10);
   EXPECT_NEAR(launches_of_pass(megatron, unfused, true), 772, 20);
   const models::Shard fused = {.micro_batch = 1, .sequence = 4096};
@@ -64,9 +64,12 @@ TEST(HostCounts, AddUpToTheTracedPasses) {
 
 TEST(HostCounts, BelongToTheLayersThatWereTraced) {
   Framework megatron = find_framework("megatron");
-  EXPECT_EQ(host_counts_of(megatron), nullptr);  // Transformer Engine's layers
+  const HostCounts* engine = host_counts_of(megatron);  // Transformer Engine's layers
+  ASSERT_NE(engine, nullptr);
   apply_setting(megatron, "implementation", "local");
-  EXPECT_NE(host_counts_of(megatron), nullptr);
+  ASSERT_NE(host_counts_of(megatron), nullptr);
+  EXPECT_NE(host_counts_of(megatron), engine);
+  EXPECT_EQ(host_counts_of(find_framework("nemo")), nullptr);
   EXPECT_EQ(host_counts_of(find_framework("megatron@2022")), nullptr);
   Framework torchtitan = find_framework("torchtitan");
   EXPECT_NE(host_counts_of(torchtitan), nullptr);
@@ -76,6 +79,35 @@ TEST(HostCounts, BelongToTheLayersThatWereTraced) {
   EXPECT_NE(host_counts_of(torchtitan), eager);
   EXPECT_NE(host_counts_of(find_framework("accelerate")), nullptr);
   EXPECT_NE(host_counts_of(find_framework("deepspeed")), nullptr);
+}
+
+// What routes tokens and works on them is in expert_launches; it was counted beside them too.
+TEST(HostCounts, OfExpertsThatWereNotCountedAreTheirKernelsAlone) {
+  const HostCounts& engine = *host_counts_of(find_framework("megatron"));
+  EXPECT_GT(product_count(engine, models::Part::kAttentionOutput).forward.plain, 5);
+  EXPECT_EQ(product_count(engine, models::Part::kExpertsUp).forward.plain, engine.kernel);
+  EXPECT_EQ(product_count(engine, models::Part::kRouter).backward.plain, 2 * engine.kernel);
+  const HostCounts& local = counts_named("megatron");
+  EXPECT_EQ(product_count(local, models::Part::kExpertsUp).forward.plain,
+            local.product.forward.plain);
+}
+
+// A fill, launched from C++, before each launch; and the bytes that it writes.
+TEST(HostCounts, DeterministicAlgorithmsFillWhatIsAllocated) {
+  Framework framework = find_framework("megatron");
+  const HostCounts usual = *host_counts_of(framework);
+  const double traffic = behaviour_fit(framework, topologies::shipped_profile()).memory_traffic;
+  apply_setting(framework, "deterministic", "true");
+  const HostCounts& filled = *host_counts_of(framework);
+  EXPECT_EQ(filled.product.backward.launches, 2 * usual.product.backward.launches);
+  EXPECT_NEAR(filled.product.backward.plain,
+              usual.product.backward.plain + 0.3 * usual.product.backward.launches, 1e-9);
+  EXPECT_GT(behaviour_fit(framework, topologies::shipped_profile()).memory_traffic, 1.2 * traffic);
+  // Where nothing was counted, a fill is one launch more of each kernel.
+  Framework uncounted = find_framework("nemo");
+  const double one = behaviour_fit(uncounted, topologies::shipped_profile()).host_factor;
+  apply_setting(uncounted, "deterministic", "true");
+  EXPECT_NEAR(behaviour_fit(uncounted, topologies::shipped_profile()).host_factor, one + 1, 1e-9);
 }
 
 // Forward: GPU 10 s, host 4; backward: GPU 6, host 10. A host that runs ahead takes 16 for 16, and

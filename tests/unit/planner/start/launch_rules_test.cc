@@ -176,6 +176,8 @@ constexpr Case kCases[] = {
     {kM, "tp_comm_overlap needs sequence_parallel",
      "--tensor-model-parallel-size 2 --tp-comm-overlap",
      "--tensor-model-parallel-size 2 --tp-comm-overlap --sequence-parallel", "--sequence-parallel"},
+    {kM, "deterministic_mode needs", "--deterministic-mode --cross-entropy-loss-fusion",
+     "--deterministic-mode", "leave out --cross-entropy-loss-fusion"},
     {kM, "context-parallel kinds and sizes", "--context-parallel-size 4 --cp-comm-type a2a+p2p",
      "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
      "--hierarchical-context-parallel-sizes 2 2"},

@@ -45,6 +45,7 @@ TEST(PractitionerLayout, UlyssesAgainstTensorParallelism) {
   // Megatron-DeepSpeed's layers, not those of transformers, which `deepspeed` stands for.
   job.framework.host_counts.clear();
   job.framework.fp32_norms = false;
+  job.framework.whole_logits = false;
   const auto at = [&](bool ulysses, Sharding sharding, bool recompute) {
     Plan plan;
     (ulysses ? plan.context : plan.tensor) = 4;

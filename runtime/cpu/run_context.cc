@@ -45,7 +45,6 @@ void run_ring(const Call<T>& c, Kernel kernel) {
               .tokens = c.dim("S"),
               .heads = c.dim("A"),
               .v_dim = c.dim("V"),
-              .ranks = c.ranks("context"),
               .place = c.place("context"),
               .step = c.dim("step")};
   if (kernel == Kernel::kRingMerge) {

@@ -12,6 +12,7 @@
 
 #include "runtime/cuda/attention_graph.h"
 #include "runtime/cuda/device_objects.h"
+#include "runtime/ring_shape.h"
 
 namespace trireme::runtime::cuda {
 
@@ -19,24 +20,6 @@ struct ContextCall {
   std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
   std::int64_t ranks = 1, place = 0;
   double scale = 1;  // of the scores
-};
-
-struct RingCall {
-  std::int64_t batch = 0, tokens = 0;  // of each sequence, on this rank
-  std::int64_t heads = 0, kv_heads = 0, head_size = 0, value_size = 0;
-  std::int64_t place = 0, step = 0;
-  double scale = 1;  // of the scores
-
-  [[nodiscard]] std::int64_t out() const { return heads * value_size; }
-  [[nodiscard]] std::int64_t keys_row() const { return kv_heads * (head_size + value_size); }
-  [[nodiscard]] std::int64_t row() const { return heads * head_size + keys_row(); }
-  // The keys are a later member's, or an earlier one's; else the own ones.
-  [[nodiscard]] bool later() const { return step > place; }
-  [[nodiscard]] bool earlier() const { return step > 0 && !later(); }
-  // Of a sequence's tokens here: which queries see keys, and how many keys are seen.
-  [[nodiscard]] std::int64_t first_query() const { return later() ? tokens / 2 : 0; }
-  [[nodiscard]] std::int64_t queries() const { return tokens - first_query(); }
-  [[nodiscard]] std::int64_t keys() const { return earlier() ? tokens / 2 : tokens; }
 };
 
 // One a device; plans and scratch as AttentionLibrary's.
@@ -50,9 +33,9 @@ class ContextAttention {
   void backward(const ContextCall& call, const __nv_bfloat16* dy, const __nv_bfloat16* qkv,
                 const __nv_bfloat16* kv, const __nv_bfloat16* y, const float* lse,
                 __nv_bfloat16* dqkv, __nv_bfloat16* dkv, cudaStream_t stream);
-  void ring_forward(const RingCall& call, const __nv_bfloat16* qkv, const __nv_bfloat16* kv,
+  void ring_forward(const RingShape& call, const __nv_bfloat16* qkv, const __nv_bfloat16* kv,
                     __nv_bfloat16* y, float* lse, cudaStream_t stream);
-  void ring_backward(const RingCall& call, const __nv_bfloat16* dy, const __nv_bfloat16* qkv,
+  void ring_backward(const RingShape& call, const __nv_bfloat16* dy, const __nv_bfloat16* qkv,
                      const __nv_bfloat16* kv, const __nv_bfloat16* y, const float* lse,
                      __nv_bfloat16* dqkv, __nv_bfloat16* dkv, cudaStream_t stream);
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.bytes(); }

@@ -78,7 +78,7 @@ void run_spread(const Call& c) {
 // The place from which the keys of this step came lies so many before this one.
 void run_ring(const Call& c) {
   if (c.work.kernel == Kernel::kRingMerge) {
-    const RingCall call{
+    const RingShape call{
         .batch = c.dim(0), .tokens = c.dim(1), .place = c.place(4), .step = c.dim(5)};
     merge_ring(c.stream(), {c.dim(0), c.dim(1), call.first_query(), c.dim(2), c.dim(3), !c.flag(6)},
                c.compute(0), c.master(1), c.master(2), c.master(3));
@@ -86,9 +86,9 @@ void run_ring(const Call& c) {
   }
   need_vectors(c, c.dim(4));
   need_vectors(c, c.dim(5));
-  const RingCall call{c.dim(0),   c.dim(1), c.dim(2),
-                      c.dim(3),   c.dim(4), c.dim(5),
-                      c.place(6), c.dim(7), c.attention_scale(c.dim(4))};
+  const RingShape call{c.dim(0),   c.dim(1), c.dim(2),
+                       c.dim(3),   c.dim(4), c.dim(5),
+                       c.place(6), c.dim(7), c.attention_scale(c.dim(4))};
   ContextAttention& attention = c.context.attention->context();
   if (c.work.kernel == Kernel::kRingAttentionForward) {
     attention.ring_forward(call, c.compute(0), c.compute(1), c.compute(2), c.master(3), c.stream());

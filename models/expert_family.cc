@@ -230,7 +230,9 @@ Transformer read_ernie_moe(ConfigFields& fields) {
   moe.shared_ffn = fields.count_or({"moe_num_shared_experts"}, 2, /*low=*/0) * moe.expert_ffn;
   model.moe = moe;
   const std::int64_t first = fields.count_or({"moe_layer_start_index"}, 1, /*low=*/0);
-  const std::int64_t last = fields.count_or({"moe_layer_end_index"}, model.layers - 1, /*low=*/0);
+  // -1, its default, is the last layer.
+  const std::int64_t given = fields.count_or({"moe_layer_end_index"}, -1, /*low=*/-1);
+  const std::int64_t last = given < 0 ? model.layers - 1 : given;
   const std::int64_t every = fields.count_or({"moe_layer_interval"}, 1);
   set_moe_layers(model, [first, last, every](std::int64_t layer) {
     return layer >= first && layer <= last && (layer + 1) % every == 0;

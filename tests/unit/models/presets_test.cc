@@ -104,6 +104,23 @@ TEST(Presets, HaveThePublishedTotals) {
       {"smollm2-135m", 134'515'008},
       {"smollm2-360m", 361'821'120},
       {"smollm2-1.7b", 1'711'376'384},
+      {"smollm3-3b", 3'075'098'624},
+      {"minimax-m2", 228'689'764'864},
+      {"seed-oss-36b", 36'151'104'512},
+      {"ernie-4.5-0.3b", 360'748'032},
+      {"hunyuan-a13b", 80'393'183'232},
+      {"internlm2-7b", 7'737'708'544},
+      {"internlm2-20b", 19'861'149'696},
+      {"internlm3-8b", 8'804'241'408},
+      {"ministral-8b", 8'019'808'256},
+      {"olmoe-1b-7b", 6'919'161'856},
+      {"dots.llm1", 142'774'381'696},
+      {"granite-3.3-2b", 2'533'539'840},
+      {"granite-3.3-8b", 8'170'864'640},
+      {"olmo-3-7b", 7'298'011'136},
+      {"olmo-3-32b", 32'233'522'176},
+      {"mimo-7b", 7'622'619'136},  // 7'833'409'536 with its extra prediction module
+      {"ernie-4.5-21b-a3b", 21'825'437'888},
   };
   for (const auto& [name, total] : totals) {
     EXPECT_EQ(parameter_count(load_model(name)), total) << name;

@@ -3,25 +3,17 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
-#include <numeric>
 #include <optional>
 #include <thread>
 
 #include "core/check.h"
-#include "runtime/cuda/attention.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/device_objects.h"
+#include "runtime/cuda/backend_state.h"
 #include "runtime/cuda/exchange.h"
 #include "runtime/cuda/expert_products.h"
-#include "runtime/cuda/host_counts.h"
-#include "runtime/cuda/matmul.h"
-#include "runtime/cuda/memory_plan.h"
 #include "runtime/cuda/random_fill.h"
 #include "runtime/cuda/run_kernel.h"
-#include "runtime/cuda/watchdog.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -81,37 +73,6 @@ std::string device_name(int device) {
   check(cudaGetDeviceProperties(&properties, device), "GPU");
   return static_cast<const char*>(properties.name);
 }
-
-struct CudaBackend::State {
-  const StepProgram* program = nullptr;
-  const Program* role = nullptr;
-  Rank rank{};
-  int device = 0;
-  MemoryPlan plan;
-  std::vector<std::int64_t> persistent_offsets;  // by buffer, in `persistent` or `pinned`
-  std::int64_t persistent_bytes = 0, host_bytes = 0;
-  PinnedBytes pinned;
-  DeviceBytes persistent, arena;
-  std::vector<Stream> streams;
-  std::vector<DeviceBytes> workspaces, scratches;  // by stream
-  std::vector<std::optional<Event>> done;          // by op: what another stream waits for
-  std::vector<Event> before, after;                // by op, when timed
-  std::optional<Event> begin;
-  std::unique_ptr<HostCounts> counts;
-  std::unique_ptr<MatmulLibrary> matmuls;
-  std::unique_ptr<AttentionLibrary> attention;
-  std::unique_ptr<Communicators> communicators;
-  StepSettings settings;
-  std::atomic<OpId> last_issued{OpId{}};  // the watchdog's thread reads it
-  std::function<void(OpId)> observer;
-  std::unique_ptr<Watchdog> watchdog;
-
-  void place_persistent();
-  void rehearse();
-  [[nodiscard]] View planned_view(const Operand& operand) const;
-  void wait_until_idle(Seconds limit);
-  [[nodiscard]] cudaStream_t stream(StreamId id) const { return streams[index_of(id)].raw(); }
-};
 
 void CudaBackend::State::place_persistent() {
   persistent_offsets.assign(role->buffers.size(), -1);
@@ -324,31 +285,6 @@ void CudaBackend::wait(StreamId stream, OpId earlier) {
   check(cudaStreamWaitEvent(state_->stream(stream), event->raw()), "wait");
 }
 
-template <typename Launch>
-void CudaBackend::queue(OpId op, StreamId stream, const Launch& launch) {
-  State& s = *state_;
-  const std::size_t index = index_of(op);
-  const cudaStream_t raw = s.stream(stream);
-  for (const OpId earlier : s.plan.extra_waits[index]) {
-    wait(stream, earlier);
-  }
-  if (s.settings.timed) {
-    check(cudaEventRecord(s.before[index].raw(), raw), "timing");
-  }
-  launch(raw);
-  if (s.settings.timed) {
-    check(cudaEventRecord(s.after[index].raw(), raw), "timing");
-  }
-  if (s.done[index].has_value()) {
-    check(cudaEventRecord(s.done[index]->raw(), raw), "event");
-  }
-  s.last_issued = op;
-  s.watchdog->beat();
-  if (s.observer) {
-    s.observer(op);
-  }
-}
-
 void CudaBackend::compute(OpId op, StreamId stream, const Work& work,
                           std::span<const View> operands) {
   const State& s = *state_;
@@ -364,119 +300,6 @@ void CudaBackend::compute(OpId op, StreamId stream, const Work& work,
     if (work.kernel == Kernel::kExpertPlaces) {
       s.counts->mirror(operands[2], raw);
     }
-  });
-}
-
-void CudaBackend::all_reduce(OpId op, StreamId stream, GroupId group, Reduction reduction,
-                             const View& input, const View& output) {
-  const State& s = *state_;
-  queue(op, stream, [&](cudaStream_t raw) {
-    const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    check(ncclAllReduce(input.data, output.data, static_cast<std::size_t>(input.count),
-                        nccl_type(input.type), reduction == Reduction::kMax ? ncclMax : ncclSum,
-                        communicator, raw),
-          "all_reduce");
-  });
-}
-
-void CudaBackend::all_gather(OpId op, StreamId stream, GroupId group, const View& input,
-                             const View& output) {
-  const State& s = *state_;
-  queue(op, stream, [&](cudaStream_t raw) {
-    const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    check(ncclAllGather(input.data, output.data, static_cast<std::size_t>(input.count),
-                        nccl_type(input.type), communicator, raw),
-          "all_gather");
-  });
-}
-
-void CudaBackend::reduce_scatter(OpId op, StreamId stream, GroupId group, const View& input,
-                                 const View& output) {
-  const State& s = *state_;
-  queue(op, stream, [&](cudaStream_t raw) {
-    const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    check(ncclReduceScatter(input.data, output.data, static_cast<std::size_t>(output.count),
-                            nccl_type(input.type), ncclSum, communicator, raw),
-          "reduce_scatter");
-  });
-}
-
-void CudaBackend::all_to_all(OpId op, StreamId stream, const AllToAll& kind,
-                             std::span<const View> operands) {
-  const State& s = *state_;
-  Exchange exchange{
-      s.communicators->of_group(kind.group, stream), operands[0], operands[1], {}, {}};
-  const std::int64_t members = group_size(s.program->groups[index_of(kind.group)]);
-  if (kind.row == 0) {
-    exchange.sent.assign(static_cast<std::size_t>(members), operands[0].count / members);
-    exchange.arriving = exchange.sent;
-  } else {
-    exchange.sent = elements_of(s.counts->read(operands[2]), members, kind.row);
-    exchange.arriving = elements_of(s.counts->read(operands[3]), members, kind.row);
-    const std::int64_t all = std::reduce(exchange.arriving.begin(), exchange.arriving.end());
-    if (all > operands[1].count) {
-      throw Error("rank " + std::to_string(index_of(s.rank)),
-                  describe_op(*s.role, op) + " brings " + std::to_string(all / kind.row) +
-                      " rows, and there is room for " +
-                      std::to_string(operands[1].count / kind.row) + "; give a larger expert_load");
-    }
-  }
-  queue(op, stream, [&](cudaStream_t raw) {
-    run_exchange(exchange, raw);
-    s.counts->mirror(operands[1], raw);
-  });
-}
-
-void CudaBackend::broadcast(OpId op, StreamId stream, GroupId group, std::uint32_t root,
-                            const View& input, const View& output) {
-  const State& s = *state_;
-  queue(op, stream, [&](cudaStream_t raw) {
-    const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    check(ncclBroadcast(input.data, output.data, static_cast<std::size_t>(input.count),
-                        nccl_type(input.type), static_cast<int>(root), communicator, raw),
-          "broadcast");
-  });
-}
-
-// Both directions in one launch: each member would else wait for the next one to receive.
-void CudaBackend::shift(OpId op, StreamId stream, GroupId group, const View& input,
-                        const View& output) {
-  const State& s = *state_;
-  const auto members = static_cast<int>(group_size(s.program->groups[index_of(group)]));
-  const auto place = static_cast<int>(index_in_group(*s.program, group, s.rank));
-  queue(op, stream, [&](cudaStream_t raw) {
-    const ncclComm_t communicator = s.communicators->of_group(group, stream);
-    const auto count = static_cast<std::size_t>(input.count);
-    check(ncclGroupStart(), "shift");
-    check(ncclSend(input.data, count, nccl_type(input.type), (place + 1) % members, communicator,
-                   raw),
-          "shift");
-    check(ncclRecv(output.data, count, nccl_type(output.type), (place + members - 1) % members,
-                   communicator, raw),
-          "shift");
-    check(ncclGroupEnd(), "shift");
-  });
-}
-
-void CudaBackend::send(OpId op, StreamId stream, const Send& message, const View& view) {
-  const State& s = *state_;
-  const auto peer = static_cast<Rank>(static_cast<std::int64_t>(index_of(s.rank)) + message.peer);
-  queue(op, stream, [&](cudaStream_t raw) {
-    const ncclComm_t communicator = s.communicators->of_message(s.rank, peer, message.channel);
-    check(ncclSend(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 1,
-                   communicator, raw),
-          "send");
-  });
-}
-
-void CudaBackend::receive(OpId op, StreamId stream, const Recv& message, const View& view) {
-  const State& s = *state_;
-  const auto peer = static_cast<Rank>(static_cast<std::int64_t>(index_of(s.rank)) + message.peer);
-  queue(op, stream, [&](cudaStream_t raw) {
-    const ncclComm_t communicator = s.communicators->of_message(peer, s.rank, message.channel);
-    check(ncclRecv(view.data, static_cast<std::size_t>(view.count), nccl_type(view.type), 0,
-                   communicator, raw),
-          "receive");
   });
 }
 

@@ -245,6 +245,7 @@ void read_layout(RowReader& reader, PublishedRow& row) {
   reader.text("schedule", row.schedule);
   reader.integer("micro_batch", row.micro_batch);
   reader.integer("global_batch", row.global_batch);
+  reader.integer("micro_batches", row.micro_batches);
   reader.text("precision", row.precision);
   reader.text("precision_detail", row.precision_detail);
   reader.text("recompute", row.recompute);

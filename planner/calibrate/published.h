@@ -45,6 +45,7 @@ struct PublishedRow {
 
   // Mode.
   std::optional<std::int64_t> micro_batch, global_batch;
+  std::optional<std::int64_t> micro_batches;  // a step, where micro_batch is not printed
   std::string precision, precision_detail, recompute, recompute_detail, attention, behaviour,
       framework;
   std::vector<std::pair<std::string, std::string>> settings;  // as `--set KEY=VALUE` spells them

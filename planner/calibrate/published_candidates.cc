@@ -79,7 +79,13 @@ class Candidates {
                                  row_.stage_layers.empty() && splits_evenly(plan.pipeline * chunks);
       });
     }
-    if (!row_.micro_batch) {
+    if (!row_.micro_batch && row_.micro_batches.value_or(0) > 0) {
+      branch({*row_.micro_batches}, [&](Plan& plan, std::int64_t parts) {
+        const std::int64_t ranks = plan.data_parallel() * parts;
+        plan.micro_batch = job_.global_batch / ranks;
+        return plan.micro_batch > 0 && job_.global_batch % ranks == 0;
+      });
+    } else if (!row_.micro_batch) {
       branch({1, 2, 4, 8, 16, 32}, [&](Plan& plan, std::int64_t size) {
         plan.micro_batch = size;
         const bool piped = plan.pipeline > 1 && row_.global_batch;

@@ -1,5 +1,7 @@
 #include "planner/calibrate/validation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -104,6 +106,19 @@ double predict_seconds(const ValidationCase& one, const topologies::Profile& pro
   return estimate.step_seconds;
 }
 
+namespace {
+
+// Whether the row says more memory than its card has: then it is of another card, or of another
+// layout, and nothing to be compared.
+bool is_beyond_card(const PublishedRow& row, const PublishedCase& found) {
+  const bool assumed_card = std::ranges::any_of(
+      found.assumed, [](const std::string& words) { return words.starts_with("gpu="); });
+  return row.peak_memory_gib && !assumed_card &&
+         *row.peak_memory_gib > to_gib(found.job.cluster.gpu.memory);
+}
+
+}  // namespace
+
 ValidatedRow validate_case(const ValidationCase& one, const topologies::Profile& profile) {
   ValidatedRow row;
   row.id = one.row.id;
@@ -119,6 +134,11 @@ ValidatedRow validate_case(const ValidationCase& one, const topologies::Profile&
   Job job = one.found.job;
   job.profile = profile;
   row.behaviour = full_name(job.framework);
+  if (is_beyond_card(one.row, one.found)) {
+    row.assumed.push_back(fmt::format("peak_memory_gib={:.1f} is more than {} has: not compared",
+                                      *row.measured_memory_gib, job.cluster.gpu.name));
+    row.measured_memory_gib.reset();
+  }
   try {
     TimeEstimate estimate;
     TimeModel(job).estimate(one.found.plan, estimate);

@@ -207,10 +207,14 @@ double stepped_gradients(const StageContext& context, const StageContents& stage
 }
 
 double bucket_bytes(const StageContext& context, const StageContents& stage) {
+  const Job& job = *context.job;
   const Plan& plan = *context.plan;
-  const bool ddp =
-      has_torch_states(*context.job) && plan.sharding == Sharding::kNone && plan.replicas > 1;
-  return ddp ? stepped_gradients(context, stage) : 0;
+  if (plan.sharding != Sharding::kNone || plan.replicas < 2) {
+    return 0;
+  }
+  return has_torch_states(job)
+             ? stepped_gradients(context, stage)
+             : job.framework.ddp_bucket_bytes * (stage.trained + stage.trained_experts);
 }
 
 double workspace_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,

@@ -146,7 +146,7 @@ double zero_buffers(const StageContext& context, const StageContents& stage) {
     const double gradients = zero_sum_bytes(job) < each ? masters : 0;
     return gradients + weights + beyond(weights) + 2 * beyond(masters);
   }
-  const double group = kZeroSubGroup * each;
+  const double group = zero_sub_group(job) * each;
   const double groups = std::floor(masters / group);
   const double sums = zero_sum_bytes(job) * masters / each;
   return masters + groups * beyond(group) + beyond(masters - groups * group) + beyond(sums) +

@@ -31,6 +31,15 @@ bool frees_gradients(const Job& job, const Plan& plan) {
       kinds, [&](std::int64_t layer) { return is_modelled_layer(job, plan, layer); });
 }
 
+// ZeRO-1 and 2 have no buffer for gradients in the model's own type: they come into being with the
+// step's only backward, as PyTorch's do, and are summed in place (DeepSpeed runtime/zero/
+// stage_1_and_2.py: averaged_gradients and grads_in_partition are made in backward, gone after the
+// step). ZeRO-3's partitions lie in one for the whole run.
+bool makes_zero_gradients(const Job& job, const Plan& plan) {
+  return job.framework.states == StateLayout::kDeepSpeed && plan.micro_batches <= 1 &&
+         plan.sharding != Sharding::kFull && zero_sum_bytes(job) < 4;
+}
+
 // Gradients that wait while another micro-batch runs: all of them for a flat buffer, PyTorch's from
 // the second micro-batch on.
 double waiting_gradients(const StageContext& context, const StageContents& stage) {
@@ -39,7 +48,7 @@ double waiting_gradients(const StageContext& context, const StageContents& stage
   const double stored = (stage.trained * context.dense_state.gradients +
                          stage.trained_experts * context.expert_state.gradients) *
                         context.resident.gradients;
-  if (frees_gradients(job, plan)) {
+  if (frees_gradients(job, plan) || makes_zero_gradients(job, plan)) {
     return 0;
   }
   if (!has_torch_states(job)) {
@@ -70,7 +79,8 @@ void set_late_moments(const StageContext& context, const StageContents& stage,
   const Plan& plan = *context.plan;
   moments.last_backward = moments.layer_backward;
   const double layers = stage.dense_layers + stage.sparse_layers;
-  const bool late = has_torch_states(job) || frees_gradients(job, plan);
+  const bool late =
+      has_torch_states(job) || frees_gradients(job, plan) || makes_zero_gradients(job, plan);
   if (!late || plan.micro_batches > 1 || job.training.has_adapters() || layers < 1 ||
       job.training.optimizer_in_backward || context.resident.gradients < 1) {
     return;

@@ -53,8 +53,8 @@ StateBytes flat_buffers(const Job& job, const Plan& plan, double shards) {
   bytes.gradients = gradient / (plan.sharding >= Sharding::kGradients ? shards : 1);
   bytes.main_copy = (full_precision ? 0 : framework.master_bytes) / over_optimizer;
   bytes.optimizer = bytes.main_copy + moment_bytes(job) / over_optimizer;
-  bytes.step =
-      gradient < 4 && framework.master_bytes > 0 && !full_precision ? 4 / over_optimizer : 0;
+  const bool casts = gradient < 4 && framework.master_bytes > 0 && !full_precision;
+  bytes.step = ((casts ? 4 : 0) + framework.step_bytes) / over_optimizer;
   return bytes;
 }
 
@@ -131,6 +131,10 @@ double zero_sum_bytes(const Job& job) {
   return job.precision == Precision::kFp32 ? kFp32 : job.framework.gradient_bytes;
 }
 
+double zero_sub_group(const Job& job) {
+  return static_cast<double>(job.framework.sub_group_elements);
+}
+
 double zero_step_copies(const Job& job, const Plan& plan, double elements, double here) {
   const Framework& framework = job.framework;
   if (framework.states != StateLayout::kDeepSpeed) {
@@ -141,7 +145,7 @@ double zero_step_copies(const Job& job, const Plan& plan, double elements, doubl
   }
   const double laid = zero_sum_bytes(job);
   const double cast = laid < kFp32 ? kFp32 : 0;
-  return here * (laid + cast) * std::min(elements, kZeroSubGroup);
+  return here * (laid + cast) * std::min(elements, zero_sub_group(job));
 }
 
 StateBytes adapter_state_bytes(const Job& job, const Plan& plan, double shards) {

@@ -21,8 +21,8 @@ StateBytes state_bytes(const Job& job, const Plan& plan, double shards);
 // Bytes of an element of DeepSpeed's sums of gradients: fp32 under fp32, else of a type of their
 // own (data_types.grad_accum_dtype).
 double zero_sum_bytes(const Job& job);
-// Elements that ZeRO-3's step takes at once, by default (sub_group_size).
-inline constexpr double kZeroSubGroup = 1e9;
+// Elements that ZeRO-3's step takes at once.
+double zero_sub_group(const Job& job);
 // Bytes of DeepSpeed's copies at the step of `elements` that a rank updates, `here` of them on the
 // GPU. ZeRO-3 lays a sub-group's gradients together, and casts those that are no fp32 yet
 // (runtime/zero/stage3.py _prepare_fp32_grad_for_sub_group, sub_group_size); weights of ZeRO-1 and

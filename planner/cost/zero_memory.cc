@@ -49,7 +49,7 @@ double own_segments(const StageContext& context, const StageContents& stage, dou
   const double part =
       context.resident.optimizer * main_copy_bytes(context, stage) / job.framework.master_bytes;
   const bool by_groups = context.plan->sharding == Sharding::kFull;
-  const double at_once = by_groups ? std::min(part, kZeroSubGroup) : part;
+  const double at_once = by_groups ? std::min(part, zero_sub_group(job)) : part;
   const double laid = zero_sum_bytes(job);
   if (laid < 4) {
     allocate(laid * at_once);

@@ -59,12 +59,19 @@ struct Framework {
   bool overlap_param_gather = true;
   bool reduce_every_micro_batch =
       false;  // torchtitan, ZeRO-2/3: reduction is not deferred to the last micro-batch
-  bool root_unit_stays_gathered = false;  // FSDP2: embedding and head
-  int prefetch_units = 1;                 // gathers ahead of compute
-  std::int64_t prefetch_elements = 0;     // gathered ahead at least; ZeRO-3: all that may be there
-  bool reshard_after_forward = true;  // false: every unit stays gathered, whatever the plan says
-  bool shard_over_context = false;    // Megatron: the shard group is data x context
-  std::int64_t bucket_elements = 0;   // gradient bucket; 0 = framework's own rule
+  bool root_unit_stays_gathered = false;            // FSDP2: embedding and head
+  int prefetch_units = 1;                           // gathers ahead of compute
+  std::int64_t sub_group_elements = 1'000'000'000;  // of its part that ZeRO-3 steps at a time
+  std::int64_t prefetch_elements = 0;  // gathered ahead at least; ZeRO-3: all that may be there
+  bool reshard_after_forward = true;   // false: every unit stays gathered, whatever the plan says
+  bool shard_over_context = false;     // Megatron: the shard group is data x context
+  std::int64_t bucket_elements = 0;    // gradient bucket; 0 = framework's own rule
+  // Buckets of PyTorch's DDP, which replicas that share no states have beside a gradient buffer of
+  // the framework's: bytes of an element.
+  double ddp_bucket_bytes = 0;
+  // An optimizer that steps a rank's part as one flat tensor: bytes of an element that lie there
+  // for the step alone, beyond an fp32 gradient.
+  double step_bytes = 0;
 
   // Tensor and pipeline parallel behaviour.
   bool tp_comm_overlap = false;

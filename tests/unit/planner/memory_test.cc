@@ -376,6 +376,21 @@ TEST(Memory, RecomputeWidensMegatronsBand) {
   EXPECT_NEAR(top(Recompute::kFull), top(Recompute::kNone), 1e-9);
 }
 
+// What is usual where layers recompute was said to be what is usual where they do not.
+TEST(Memory, RecomputeFragmentsMegatronsCache) {
+  Job job = job_of("llama-3.1-8b", "dgx-h100x1", "megatron", 4096);
+  Plan plan;
+  plan.tensor = 8;
+  const auto usual = [&](Recompute recompute) {
+    plan.recompute = recompute;
+    MemoryEstimate estimate;
+    MemoryModel(job).estimate(plan, estimate);
+    return estimate.reserved_gib / estimate.allocated_gib;
+  };
+  EXPECT_NEAR(usual(Recompute::kNone), 1.06, 1e-9);
+  EXPECT_NEAR(usual(Recompute::kFull), 1.14, 1e-9);
+}
+
 // A traced graph keeps what compiled blocks keep, whoever runs its kernels.
 TEST(Memory, ATracedGraphKeepsWhatCompiledBlocksKeep) {
   const auto allocated = [](const char* setting) {

@@ -199,7 +199,7 @@ TEST(Zero, LargeTensorsHaveSegmentsOfTheirOwn) {
   job.training.rank = 0;
   // Beside a table and the head's gradient, what the step copies of 1e9 elements, less what was
   // more than the step's own moment.
-  const double copies = 6 * std::min(part, kZeroSubGroup);
+  const double copies = 6 * std::min(part, zero_sub_group(job));
   EXPECT_GT(reserved(Sharding::kFull), table + copies);
   EXPECT_LT(reserved(Sharding::kFull), 2 * table + copies);
 }

@@ -98,6 +98,12 @@ std::span<const Field> deepspeed_fields() {
       {"zero_optimization.stage3_prefetch_bucket_size", given(is_third_stage, 50'000'000)},
       {"zero_optimization.stage3_param_persistence_threshold", given(is_third_stage, 100'000)},
       {"zero_optimization.stage3_max_live_parameters", given(is_third_stage, 1'000'000'000)},
+      {"zero_optimization.sub_group_size",
+       given(
+           [](const L& l) {
+             return is_third_stage(l) && l.job.framework.sub_group_elements != 1'000'000'000;
+           },
+           &Framework::sub_group_elements)},
       {"zero_optimization.stage3_max_reuse_distance", given(is_third_stage, 1'000'000'000)},
       {"zero_optimization.offload_optimizer.device", given(offloads_optimizer, "cpu")},
       {"zero_optimization.offload_optimizer.pin_memory",

@@ -95,6 +95,10 @@ bool starts_processes(const ShellText& word) {
          word.text == "accelerate" || word.text == "deepspeed";
 }
 
+bool limits_threads(const ShellText& word) {
+  return starts_processes(word) && word.text != "deepspeed";
+}
+
 bool starts_tasks(const ShellText& word) {
   return word.text == "srun" || word.text == "mpirun" || word.text == "mpiexec";
 }
@@ -169,6 +173,7 @@ void read_mason(const std::vector<ShellText>& words, const LaunchConfig& launche
 void read_gpu_count(const std::vector<ShellText>& words, LaunchConfig& config) {
   refuse_counts(words, config);
   read_launchers(words, config);
+  config.one_thread_a_rank = std::any_of(words.begin(), words.end(), limits_threads);
   const LaunchConfig launcher = launcher_flags(words);
   const auto per_node = first_count(
       launcher, {"nproc_per_node", "num_gpus", "gpus_per_node", "ntasks_per_node", "gres"});

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "models/model_names.h"
 #include "models/presets.h"
+#include "planner/launch/launch_command.h"
 #include "planner/launch/launch_layout.h"
 #include "planner/plan/framework_versions.h"
 #include "planner/plan/job_check.h"
@@ -111,6 +112,10 @@ void choose_framework(const LaunchConfig& config, const LaunchOptions& options, 
   run.tensor = config.layout.tensor.value_or(1) > 1;
   run.pipeline = config.layout.pipeline.value_or(1) > 1;
   job.framework = find_framework(behaviour_of_file(config, options), run);
+  if (const std::int64_t threads = host_threads_of(config);
+      threads > 0 && !config.offload.empty()) {
+    job.framework.host_threads = threads;
+  }
   for (const std::vector<std::string>* choices : {&config.choices, &options.settings}) {
     for (const std::string& choice : *choices) {
       const std::size_t cut = choice.find('=');

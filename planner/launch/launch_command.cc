@@ -250,6 +250,7 @@ void take_over(const LaunchConfig& around, LaunchConfig& config) {
   config.gpus = around.gpus;
   config.gpus_per_node = around.gpus_per_node;
   config.tasks_per_node = around.tasks_per_node;
+  config.one_thread_a_rank = around.one_thread_a_rank;
   config.environment = around.environment;
   config.undecided = around.undecided;
   config.unset = around.unset;

@@ -43,6 +43,8 @@ void read_job_environment(const ShellScript& script, LaunchConfig& config);
 void read_inner_environment(const ShellScript& script, LaunchConfig& config);
 // Variables before the command: CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun …
 void read_command_environment(const std::vector<ShellText>& launcher, LaunchConfig& config);
+// Threads of a rank for an optimizer on the host; 0: its share of all cores.
+std::int64_t host_threads_of(const LaunchConfig& config);
 // Remarks of what may be missing: sourced files, loops, and variables without a value that stand as
 // arguments (after a flag that is no switch they are its value, not named here).
 void remark_missing_arguments(const ShellScript& script, bool (*is_switch)(std::string_view key),

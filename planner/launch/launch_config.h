@@ -87,6 +87,9 @@ struct LaunchConfig {
   // How many torchrun (or deepspeed, accelerate) srun starts on every node, and the line of srun.
   std::optional<std::int64_t> tasks_per_node;
   int tasks_line = 0;
+  // Ranks are started by torchrun, which gives each of several a node one thread unless
+  // OMP_NUM_THREADS is set (torch/distributed/run.py), or by accelerate, which starts that.
+  bool one_thread_a_rank = false;
   LaunchLayout layout;
   std::vector<std::string> unread;  // sourced files that cannot be read
   std::vector<std::string> remarks;

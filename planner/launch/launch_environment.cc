@@ -1,5 +1,6 @@
 // Variables that reach the training besides the script's own exports.
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "planner/launch/launch_command.h"
@@ -25,6 +26,18 @@ void read_command_environment(const std::vector<ShellText>& launcher, LaunchConf
       keep_variable(word, word.text, config);
     }
   }
+}
+
+std::int64_t host_threads_of(const LaunchConfig& config) {
+  if (const LaunchSetting* variable = find_variable(config, "OMP_NUM_THREADS")) {
+    std::int64_t threads = 0;
+    const char* end = variable->value.data() + variable->value.size();
+    const auto [stop, failure] = std::from_chars(variable->value.data(), end, threads);
+    if (failure == std::errc() && stop == end && threads > 0) {
+      return threads;
+    }
+  }
+  return config.one_thread_a_rank && config.gpus_per_node.value_or(1) > 1 ? 1 : 0;
 }
 
 void read_job_environment(const ShellScript& script, LaunchConfig& config) {

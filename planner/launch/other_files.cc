@@ -60,10 +60,6 @@ constexpr OtherFile kOtherTomls[] = {
      "whole_logits=true where its head gathers the logits of tp"},
 };
 constexpr OtherFile kOtherFiles[] = {
-    {"trainer.policy.",
-     "starts SkyRL; its policy's model, batch and fsdp_config as options of `trireme estimate "
-     "--framework fsdp2 --sharding full`, or its megatron_config as Megatron-LM's flags, would be "
-     "right"},
     {"micro_train_batch_size_per_gpu=",
      "starts SkyRL's SFT; its model, batch and fsdp_config as options of `trireme estimate "
      "--framework fsdp2 --sharding full`, or its megatron_config as Megatron-LM's flags, would be "

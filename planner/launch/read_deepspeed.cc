@@ -168,6 +168,10 @@ void read_zero_sharding(LaunchConfig& config) {
                                         1'000'000'000'000)) {
     config.choices.push_back(fmt::format("prefetch_elements={}", *size));
   }
+  if (const auto size =
+          integer_setting(config, "zero_optimization.sub_group_size", 1, 1'000'000'000'000'000)) {
+    config.choices.push_back(fmt::format("sub_group_elements={}", *size));
+  }
   if (integer_setting(config, "zero_optimization.zero_hpz_partition_size").value_or(1) > 1) {
     config.remarks.emplace_back(
         "the second copy of parameters inside a node (zero_hpz_partition_size) is not modelled");
@@ -181,7 +185,6 @@ void note_idle(LaunchConfig& config) {
   constexpr std::pair<const char*, double> kUsual[] = {{"stage3_prefetch_bucket_size", 5e7},
                                                        {"stage3_param_persistence_threshold", 1e5},
                                                        {"stage3_max_reuse_distance", 1e9},
-                                                       {"sub_group_size", 1e9},
                                                        {"allgather_bucket_size", 5e8}};
   std::vector<std::string> usual_ones;
   for (const auto& [name, usual] : kUsual) {

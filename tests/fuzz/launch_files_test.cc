@@ -150,6 +150,12 @@ python3 -m verl.trainer.main config=examples/config.yaml data.max_response_lengt
   worker.actor.model.model_path=${MODEL} worker.actor.ulysses_size=2 worker.actor.global_batch_size=64 \
   worker.rollout.n=8 trainer.n_gpus_per_node=8 'worker.actor.fsdp={fsdp_size: 4, torch_dtype: bf16}'
 )";
+constexpr const char* kSkyRlScript = R"(MODEL=Qwen/Qwen3-8B
+uv run --isolated --extra fsdp -m skyrl.train.entrypoints.main_base trainer.policy.model.path="$MODEL" \
+  trainer.strategy=megatron trainer.placement.policy_num_gpus_per_node=8 trainer.policy_mini_batch_size=64 \
+  trainer.policy.megatron_config.tensor_model_parallel_size=2 generator.n_samples_per_prompt=8 \
+  trainer.policy.megatron_config.transformer_config_kwargs.recompute_num_layers=2
+)";
 constexpr const char* kNemoRlYaml = R"(grpo:
   num_prompts_per_step: 32
 policy:
@@ -195,6 +201,8 @@ TEST(Fuzz, LaunchFilesOfActors) {
        kVerlScript},
       {[](const std::string& text) { return planner::read_verl(text, "f.sh", {}, {}); },
        kEasyR1Script},
+      {[](const std::string& text) { return planner::read_verl(text, "f.sh", {}, {}); },
+       kSkyRlScript},
       {[](const std::string& text) { return planner::read_openrlhf(text, "f.sh", {}, {}); },
        kOpenRlhfScript}};
   if (planner::reads_format(LaunchFormat::kAccelerate)) {  // else built without yaml-cpp

@@ -352,7 +352,7 @@ LaunchConfig config_of(const VerlRun& run) {
               run_count(run.said, "data.max_length").value_or(1024), config);
   }
   read_loss(run, config);
-  put_program(run.easy ? "easyr1" : run.rollouts ? "verl" : "verl-sft", config);
+  put_program(run.easy ? "easyr1" : run.sky ? "skyrl" : run.rollouts ? "verl" : "verl-sft", config);
   return config;
 }
 

@@ -19,12 +19,17 @@ struct VerlRun {
   bool rollouts = true;           // an actor of reinforcement learning, not the SFT trainer
   bool older = false;             // the SFT trainer of 2025, which had no engines
   bool easy = false;              // EasyR1's, under verl's names
+  bool sky = false;               // SkyRL's, under verl's names
 };
 
 // EasyR1's settings (worker.actor.…) as verl's, with its defaults and the file after its config=
 // (easyr1.cc).
 bool is_easyr1(const LaunchConfig& said);
 void rename_easyr1(const LaunchReading& reading, LaunchConfig& said);
+
+// SkyRL's settings (trainer.policy.…) as verl's, with its defaults (skyrl.cc).
+bool is_skyrl(const LaunchConfig& said);
+void rename_skyrl(bool of_2025, LaunchConfig& said);
 
 // Settings of a YAML that a run names, below the run's own.
 void put_file_below(const std::string& file, std::string_view text, LaunchConfig& said);

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::string_view kSections =
     "actor_rollout_ref algorithm async_training checkpoint critic custom_reward_function data "
-    "distillation engine global_profiler model model_engine optim profiler ray_kwargs ref reward "
+    "distillation engine generator global_profiler model model_engine optim profiler ray_kwargs "
+    "ref reward "
     "reward_model rollout trainer transfer_queue worker";
 
 // Hydra's KEY=VALUE, +KEY=VALUE and ++KEY=VALUE; nothing where the word is none of verl's.
@@ -302,7 +303,9 @@ bool is_verl(std::string_view text, const std::string& source) {
                      std::string_view::npos;
   const bool easy = text.find(is_yaml(source) ? "\nworker:\n  actor:" : "worker.actor.") !=
                     std::string_view::npos;
-  const bool starts = actor || easy || starts_sft(text) ||
+  const bool sky = text.find(is_yaml(source) ? "\n  policy_mini_batch_size:" : "trainer.policy.") !=
+                   std::string_view::npos;
+  const bool starts = actor || easy || sky || starts_sft(text) ||
                       text.find("verl.trainer.main_ppo") != std::string_view::npos;
   return !source.ends_with(".py") && !source.ends_with(".toml") && starts;
 }
@@ -314,6 +317,10 @@ VerlRun read_verl_run(std::string_view text, const std::string& source,
   run.easy = is_easyr1(run.said);
   if (run.easy) {
     rename_easyr1(reading, run.said);
+  }
+  run.sky = is_skyrl(run.said);
+  if (run.sky) {
+    rename_skyrl(text.find("skyrl_train.") != std::string_view::npos, run.said);
   }
   settle_references(run.said);
   hold_values(run.said);

@@ -270,18 +270,36 @@ TEST(ReadDeepspeed, SumsOfGradientsHaveTheModelsTypeUnlessNamed) {
   EXPECT_DOUBLE_EQ(sums(R"(, "data_types": {"grad_accum_dtype": "fp32"})"), 4);
 }
 
-// A size of sub-groups was said to matter for nothing, which the step's copies and the host's
-// buffers are counted by: at DeepSpeed's own.
+// A size of sub-groups was said to matter for nothing, then taken as DeepSpeed's own: the step's
+// copies and the host's buffers are counted by it.
 TEST(ReadDeepspeed, NumbersThatAreTakenAsItsOwnAreNamedSo) {
   const LaunchConfig config = read_deepspeed(
-      R"({"zero_optimization": {"stage": 3, "sub_group_size": 100000000, "contiguous_gradients": false,
-          "stage3_max_reuse_distance": 1000000000}})",
+      R"({"zero_optimization": {"stage": 3, "sub_group_size": 1e8, "contiguous_gradients": false,
+          "stage3_max_reuse_distance": 100000000}})",
       "d.json", {});
   const auto says = [&](const char* words) {
     return std::ranges::count(config.remarks, std::string(words));
   };
-  EXPECT_EQ(says("taken as DeepSpeed's own: sub_group_size 1e+09 (not 100000000)"), 1);
+  EXPECT_EQ(says("taken as DeepSpeed's own: stage3_max_reuse_distance 1e+09 (not 100000000)"), 1);
+  EXPECT_EQ(std::ranges::count(config.choices, "sub_group_elements=100000000"), 1);
   EXPECT_EQ(says("not modelled, and nothing here depends on it: contiguous_gradients false"), 1);
+}
+
+// Threads that a rank's optimizer on the host has were all of a node's, whatever was exported.
+TEST(ReadDeepspeed, ThreadsOfTheHostsOptimizerAreThoseOfItsProcess) {
+  const std::string flags =
+      "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 "
+      "--max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 8 --vocab-size 512 "
+      "--optimizer-cpu-offload --use-distributed-optimizer --use-precision-aware-optimizer";
+  const auto threads = [&flags](const std::string& before, const std::string& starter) {
+    const LaunchConfig config = read_launch(LaunchFormat::kMegatron, before + starter + flags,
+                                            "run.sh", {}, LaunchReading{});
+    return make_launch_case(config, {.cluster = "dgx-h100"}).job.framework.host_threads;
+  };
+  EXPECT_EQ(threads("", "torchrun --nproc_per_node 8 "), 1);
+  EXPECT_EQ(threads("export OMP_NUM_THREADS=6\n", "torchrun --nproc_per_node 8 "), 6);
+  EXPECT_EQ(threads("", "torchrun --nproc_per_node 1 "), 0);
+  EXPECT_EQ(threads("", "srun --ntasks-per-node=8 python "), 0);
 }
 
 TEST(ReadDeepspeed, BatchArithmetic) {

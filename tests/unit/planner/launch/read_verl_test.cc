@@ -308,6 +308,64 @@ TEST(ReadVerl, EasyR1IsReadUnderItsOwnNames) {
   EXPECT_FALSE(verl_of(start + "config=own.yaml").foreign.empty());
 }
 
+// SkyRL, which was refused with a hint: its own names and defaults. Its FSDP of 2026 is PyTorch's
+// second under either name.
+TEST(ReadVerl, SkyRlIsReadUnderItsOwnNames) {
+  const std::string start =
+      "uv run --isolated --extra fsdp -m skyrl.train.entrypoints.main_base "
+      "trainer.policy.model.path=Qwen/Qwen3-8B ";
+  const LaunchConfig bare = verl_of(start);
+  EXPECT_EQ(bare.model_name, "qwen3-8b");
+  EXPECT_EQ(bare.framework, "fsdp2");
+  EXPECT_EQ(bare.gpus, 4);
+  EXPECT_EQ(bare.sequence, 512 + 1024);
+  EXPECT_EQ(bare.global_batch, 256 * 5);
+  EXPECT_EQ(bare.layout.micro_batch, 1);
+  EXPECT_EQ(bare.layout.recompute, Recompute::kFull);
+  EXPECT_TRUE(bare.beside.empty());  // GRPO has no critic
+  const LaunchConfig said = verl_of(
+      start +
+      "trainer.strategy=fsdp trainer.placement.policy_num_nodes=2 "
+      "trainer.placement.policy_num_gpus_per_node=8 trainer.policy.sequence_parallel_size=4 "
+      "trainer.policy_mini_batch_size=32 generator.n_samples_per_prompt=16 "
+      "trainer.micro_train_batch_size_per_gpu=2 trainer.max_prompt_length=2048 "
+      "generator.sampling_params.max_generate_length=20480 trainer.gradient_checkpointing=false "
+      "trainer.policy.fsdp_config.cpu_offload=true");
+  EXPECT_EQ(said.framework, "fsdp2");
+  EXPECT_EQ(said.gpus, 16);
+  EXPECT_EQ(said.layout.context, 4);
+  EXPECT_EQ(said.sequence, 22528);
+  EXPECT_EQ(said.global_batch, 512);
+  EXPECT_EQ(said.layout.micro_batch, 2);
+  EXPECT_EQ(said.layout.recompute, Recompute::kNone);
+  EXPECT_EQ(said.offload, std::vector<std::string>{"parameters"});
+  const std::string older =
+      "python -m skyrl_train.entrypoints.main_base trainer.strategy=fsdp "
+      "trainer.policy.model.path=Qwen/Qwen3-8B";
+  EXPECT_EQ(verl_of(older).framework, "fsdp1");
+}
+
+TEST(ReadVerl, SkyRlsMegatronRecomputesUnlessTold) {
+  const std::string start =
+      "uv run -m skyrl.train.entrypoints.main_base trainer.policy.model.path=Qwen/Qwen3-30B-A3B "
+      "trainer.strategy=megatron trainer.placement.policy_num_gpus_per_node=8 "
+      "trainer.policy.megatron_config.tensor_model_parallel_size=2 "
+      "trainer.policy.megatron_config.expert_model_parallel_size=8 "
+      "trainer.policy.megatron_config.expert_tensor_parallel_size=1 ";
+  const LaunchConfig bare = verl_of(start);
+  EXPECT_EQ(bare.format, LaunchFormat::kMegatron);
+  EXPECT_EQ(bare.layout.tensor, 2);
+  EXPECT_EQ(bare.layout.expert, 8);
+  EXPECT_EQ(bare.layout.recompute, Recompute::kFull);
+  EXPECT_TRUE(bare.beside.empty());  // its reference model waits on the host
+  EXPECT_EQ(verl_of(start + "trainer.policy.megatron_config.optimizer_config_kwargs."
+                            "optimizer_cpu_offload=true "
+                            "trainer.policy.megatron_config.optimizer_config_kwargs."
+                            "optimizer_offload_fraction=1.0")
+                .offload.size(),
+            1U);
+}
+
 // Products of numbers that no run has wrapped around.
 TEST(ReadVerl, NumbersThatOverflowAreRefused) {
   EXPECT_THROW(verl_of(kVerlActor + "actor_rollout_ref.actor.use_dynamic_bsz=True "

@@ -8,12 +8,11 @@
 #include "core/check.h"
 #include "core/units.h"
 #include "planner/cost/in_flight.h"
+#include "planner/cost/own_embedding.h"
 #include "planner/cost/own_one_backward.h"
 #include "planner/cost/own_parts.h"
 #include "planner/cost/own_stages.h"
-#include "planner/cost/pipeline_time.h"
 #include "planner/plan/moved_offload.h"
-#include "planner/plan/narrow.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -31,14 +30,6 @@ using own::Tensors;
 using own::Whole;
 
 namespace {
-
-// Adapters of one layer beside a base in 16 bits.
-bool trains_as_own(const Training& training) {
-  return !training.has_adapters() ||
-         (training.trained == 0 && training.base == BaseFormat::kSixteenBit &&
-          training.adapter_dropout == 0 && !training.embeddings &&
-          (training.targets & kTargetHead) == 0);
-}
 
 // ZB-H2's are counted as other frameworks' (counts_own_memory).
 bool splits_own_backward(const Plan& plan) {
@@ -81,18 +72,26 @@ bool last_chunk_waits(const Plan& plan, const Stage& stage) {
   return plan.virtual_pipeline > 1 && stage.last_chunk_layers <= kForwards;
 }
 
+bool repeats_layers(const Plan& plan) {
+  return plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
+}
+
 // A layer's backward: everything in flight, what it repeats, its own buffers and the gradient
 // coming in.
 MemoryItems layer_backward(const Moment& at) {
   const auto& [plan, shared, stage, held, whole, states] = at;
   const Tensors& t = shared.tensors;
   const LayerBytes& layer = shared.layer;
-  const double unit_layers = layers_of_unit(plan, stage);
-  const bool full = plan.recompute == Recompute::kFull && plan.recompute_layers != 0;
-  const double repeated = full ? layer.whole - t.stream : layer.whole - layer.kept;
+  const bool full = repeats_layers(plan);
+  // Of a chunk that repeats some layers they are the first: its backward begins with one that kept
+  // all.
+  const bool last_kept = full && plan.recompute_layers > 0 &&
+                         as_double(plan.recompute_layers) < stage.last_chunk_layers;
+  const double repeated = last_kept ? 0 : full ? layer.whole - t.stream : layer.whole - layer.kept;
   MemoryItems in_layer = states;
   in_layer.activations = held.kept + repeated + layer.peak + t.stream + std::max(0.0, held.turned);
-  in_layer.gathered_parameters = whole.layer_parameters;
+  in_layer.gathered_parameters =
+      whole.layer_parameters + own::staying_embedding(plan, stage, whole);
   in_layer.communication = held.exchanges;
   in_layer.gradients += whole.layer_gradient + whole.head_gradient;
   // Between its halves a micro-batch's whole gradients wait too: norms are written by the first,
@@ -103,24 +102,41 @@ MemoryItems layer_backward(const Moment& at) {
     in_layer.gradients +=
         waiting * (held.waiting + 1) - whole.layer_gradient + held.waiting * whole.head_gradient;
   }
-  // One unit later the head's gradient is reduced and the first unit's activations are free.
-  const double reduced = whole.layer_gradient - whole.head_gradient;
-  const double freed =
-      std::min(stage.last_chunk_layers, unit_layers) * (full ? t.stream : layer.kept);
-  const bool more = !split && !has_one_backward(plan) && stage.last_chunk_layers > unit_layers;
-  if (!split && last_chunk_waits(plan, stage)) {
+  return in_layer;
+}
+
+// The same or fuller: beside what the unit or the chunk before has to reduce.
+MemoryItems beside_reductions(const Moment& at, MemoryItems in_layer) {
+  const auto& [plan, shared, stage, held, whole, states] = at;
+  if (splits_own_backward(plan)) {
+    return in_layer;
+  }
+  // One unit later the head's gradient is reduced and the first unit's activations are free. A
+  // shared table's is not yet: the final norm, a unit of its own, comes after it.
+  const bool table_lasts = stage.embedding && stage.trained.tied_table > 0 && stage.units.head > 0;
+  const double reduced = whole.layer_gradient - (table_lasts ? 0 : whole.head_gradient);
+  const double unit_layers = layers_of_unit(plan, stage);
+  const double freed = std::min(stage.last_chunk_layers, unit_layers) *
+                       (repeats_layers(plan) ? shared.tensors.stream : shared.layer.kept);
+  if (last_chunk_waits(plan, stage)) {
     in_layer.gradients += whole.layer_gradient;
-    // Of one layer: the embedding's too, whose weights its backward does not read.
+    // Of one layer: the embedding's too; its backward reads no weights.
     if (plan.micro_batches > 1 && stage.last_chunk_layers <= 1 &&
         whole.embedding_gradient > whole.next_embedding) {
       in_layer.gradients += whole.embedding_gradient;
       in_layer.gathered_parameters -= whole.next_embedding;
     }
-  } else if (more && reduced > freed) {
+  } else if (!has_one_backward(plan) && stage.last_chunk_layers > unit_layers && reduced > freed) {
     in_layer.gradients += reduced;
     in_layer.activations -= freed;
   }
   return in_layer;
+}
+
+MemoryItems layers_backward(const Moment& at) {
+  const MemoryItems first = layer_backward(at);
+  return own::worst_of_embedding({at.plan, at.shared, at.stage, at.held, at.whole, at.states},
+                                 first, beside_reductions(at, first));
 }
 
 // Of a stage below all that is trained.
@@ -223,7 +239,7 @@ Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const
 }
 
 StageMemory stage_memory_at(const Job& job, const Moment& at, const Lasting& lasting) {
-  MemoryItems peak = at.stage.trained_layers > 0 ? layer_backward(at) : forward_alone(at);
+  MemoryItems peak = at.stage.trained_layers > 0 ? layers_backward(at) : forward_alone(at);
   if (at.stage.head) {
     peak = with_head(job, at, peak);
   }
@@ -289,20 +305,6 @@ const Plan& with_shared_context(const Plan& plan, std::optional<Plan>& states) {
 }
 
 }  // namespace
-
-bool counts_own_memory(const Job& job, const Plan& plan) {
-  const models::Transformer& m = job.model;
-  return job.framework.implementation == models::Implementation::kTrireme && plan.expert == 1 &&
-         !m.moe && !m.latent && !m.parallel_block && m.norms_per_layer == 2 &&
-         !m.function.norm_after && m.function.residual_multiplier == 1 &&
-         m.position != models::Position::kAlibi && !m.embedding_norm && !m.attention_sinks &&
-         m.multi_token_layers == 0 && trains_as_own(job.training) && job.training.lengths.empty() &&
-         (!job.offload.any() || streams_alone(job)) &&
-         (m.embedding_dim == 0 || m.embedding_dim == m.hidden) &&
-         plan.schedule != Schedule::kZeroBubbleH2 &&
-         (job.precision == topologies::Precision::kBf16 || multiplies_narrow(job)) &&
-         job.optimizer == Optimizer::kAdam && job.attention == models::AttentionKernel::kFlash;
-}
 
 StageMemory own_stage_memory(const Job& job, const Plan& asked,
                              const std::vector<ChunkLayers>& split, std::int64_t rank) {

@@ -337,7 +337,10 @@ Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
     // The embedding's backward reads no weights: its copy ends with the forward, or with the head
     // that shares it.
     whole.layer_parameters = kCompute * stage.trained_layers * element;
-    whole.head_parameters = whole.layer_parameters + kCompute * beside;
+    // Others than the last micro-batch leave a shared table for the next one's embedding.
+    const bool shared = stage.embedding && stage.head && plan.micro_batches > 1;
+    whole.head_parameters = whole.layer_parameters +
+                            kCompute * (shared ? std::max(beside, stage.units.tied_table) : beside);
     return whole;
   }
   const bool goes_on = stage.embedding && stage.trained.embedding > 0;

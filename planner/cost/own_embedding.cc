@@ -37,8 +37,10 @@ MemoryItems worst_of_embedding(const EmbeddingMoment& at, const MemoryItems& fir
     forward.activations = held.kept - one + 2 * t.stream + shared.layer.forward;
     forward.gradients += whole.embedding_gradient + whole.layer_gradient;
     forward.gathered_parameters = whole.layer_parameters - whole.next_embedding;
-    forward.gathered_parameters +=
-        plan.sharding == Sharding::kFull ? kCompute * stage.units.embedding : 0;
+    // Of chunks in turn the forward is another chunk's.
+    const bool copied =
+        plan.sharding == Sharding::kFull && (whole.stays || plan.virtual_pipeline == 1);
+    forward.gathered_parameters += copied ? kCompute * stage.units.embedding : 0;
     forward.communication = held.exchanges;
     worst = forward.total() > worst.total() ? forward : worst;
   }

@@ -30,12 +30,21 @@ double ring_flop(const Work& work) {
   return 2 * dim(work, 0) * dim(work, 2) * (dim(work, 4) + dim(work, 5)) * scores(dim(work, 1), 0);
 }
 
+// Codes that a pass over experts' rows writes of each number; -1: it is none.
+std::int64_t expert_codes(Kernel kernel) {
+  if (kernel == Kernel::kExpertNarrowScale) {
+    return 0;
+  }
+  const bool one = kernel == Kernel::kExpertNarrowCast || kernel == Kernel::kExpertNarrowTurned;
+  return one ? 1 : kernel == Kernel::kExpertNarrowBoth ? 2 : -1;
+}
+
 }  // namespace
 
 Flop kernel_flop(const Work& work) {
   const double product = 2 * dim(work, 0) * dim(work, 1) * dim(work, 2);
   if (work.kernel == Kernel::kMatmul || work.kernel == Kernel::kExpertMatmul ||
-      work.kernel == Kernel::kNarrowMatmul) {
+      work.kernel == Kernel::kNarrowMatmul || work.kernel == Kernel::kExpertNarrowMatmul) {
     return Flop(product);
   }
   if (work.kernel == Kernel::kModelledMatmul) {
@@ -83,6 +92,9 @@ Bytes kernel_traffic(const Work& work, Bytes operand_bytes, const ElementWidths&
   }
   if (work.kernel == Kernel::kRegroupRows) {  // the rows of an even load, not the room for more
     return Bytes(2 * tokens * hidden * widths.compute);
+  }
+  if (const std::int64_t codes = expert_codes(work.kernel); codes >= 0) {
+    return Bytes(tokens * hidden * (widths.compute + codes));
   }
   if (work.kernel == Kernel::kPositionForward) {
     return Bytes(3 * tokens * hidden * widths.compute);

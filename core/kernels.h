@@ -218,6 +218,20 @@
 //                                                                                m n k accumulate
 //                                                                                gradient
 //     c (+)= a_scale b_scale a b^T; a is [m,k], E5M2 where `gradient` says so, b is [n,k], E4M3.
+// The same of routed experts, M rows under an even load: of the rows that came, one scale. In a
+// transpose [K,W] each expert's columns begin at a whole multiple of 16, and are zero up to it.
+// expert_narrow_scale     r x c[*,K]; r counts t[P,E]; w scale m[1]              M K gradient P E
+// expert_narrow_cast      r x c[*,K]; r scale; r counts; w y n[*,K]              M K gradient P E
+// expert_narrow_turned    r x c[*,K]; r scale; r counts; w turned n[K,W]         M K gradient P E
+// expert_narrow_both      r x c[*,K]; r scale; r counts; w y n[*,K]; w turned n[K,W]
+//                                                                                M K gradient P E
+// expert_narrow_matmul    r a n; r a_scale m[1]; r b n; r b_scale m[1]; a c *; r counts t[P,E]
+//                                                                                m n k summed
+//                                                                                accumulate gradient
+//                                                                                P E
+//     As expert_matmul. Rows a [*,k] times the experts' b: [E*n,k] one below the other, or of a
+//     gradient [n,E*k] side by side; `summed`: of transposes a [m,W] and b [n,W] the experts'
+//     columns, k of all under an even load, give c[e].
 // ---------------------------------------------------------------------------------------------------------------
 // Work that is timed but not executed (models outside the table above: ALiBi, …). A runtime
 // refuses a program that has one of them.
@@ -298,11 +312,26 @@ enum class Kernel : std::uint8_t {
   kNarrowTurned,
   kNarrowBoth,
   kNarrowMatmul,
+  kExpertNarrowScale,
+  kExpertNarrowCast,
+  kExpertNarrowTurned,
+  kExpertNarrowBoth,
+  kExpertNarrowMatmul,
   kModelledMatmul,
   kModelledAttention,
   kModelledPass,
 };
 inline constexpr int kKernelCount = static_cast<int>(Kernel::kModelledPass) + 1;
+
+// Where columns of an expert's rows begin and end in a transpose in 8 bits: whole 16 codes, as
+// cuBLASLt wants them; and how wide one is, with room for `rows` of so many experts.
+inline constexpr std::int64_t kNarrowColumns = 16;
+constexpr std::int64_t narrow_columns(std::int64_t rows) {
+  return (rows + kNarrowColumns - 1) / kNarrowColumns * kNarrowColumns;
+}
+constexpr std::int64_t narrow_width(std::int64_t rows, std::int64_t experts) {
+  return narrow_columns(rows) + experts * kNarrowColumns;
+}
 
 // How a kernel touches one operand.
 enum class Access : std::uint8_t { kRead, kWrite, kUpdate, kAccumulate };

@@ -179,7 +179,13 @@ void keep_experts(const Transformer& model, const Shard& shard, const Scale& sca
   // (v0.2.2 models/llama4/infra/parallelize.py; before, hooks of FSDP broke its graphs there).
   const double copies = scale.own ? 1.0 : scale.torch ? 1.5 : 0.0;
   const double returned = copies * static_cast<double>(moe.experts_per_token) * scale.sequence;
-  kept.add(Kept::kExpertInput, kElement * hidden * (routed + returned) * expert_tensor);
+  const double each = kElement * hidden * expert_tensor;
+  if (scale.own) {
+    kept.add(Kept::kExpertInput, each * routed);
+    kept.add(Kept::kExpertOutput, each * returned);
+  } else {
+    kept.add(Kept::kExpertInput, each * (routed + returned));
+  }
   keep_activation(model, scale, static_cast<double>(moe.expert_ffn) * routed,
                   {Kept::kExpertActivationInput, Kept::kExpertGateOutput, Kept::kExpertDownInput},
                   kept);

@@ -126,6 +126,7 @@ enum class Kept : std::uint8_t {
   kExpertActivationInput,
   kExpertGateOutput,
   kExpertDownInput,
+  kExpertOutput,  // as it came back, of this project's runtime
   kSharedActivationInput,
   kSharedGateOutput,
   kSharedDownInput,

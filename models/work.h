@@ -42,6 +42,7 @@ struct Matmul {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t count = 1;
+  bool wide = false;  // in 16 bits, whatever its part is in
 };
 
 // Scaled dot-product attention of `batch` sequences by one fused kernel. Causal: half the scores

@@ -169,7 +169,7 @@ void add_own_adapters(const Job& job, std::int64_t tokens, const std::vector<Lin
     const auto out = static_cast<std::int64_t>(one.output) / (one.row_parallel ? 1 : tensor);
     const auto add = [](models::PassWork& pass, std::int64_t m, std::int64_t n, std::int64_t k,
                         models::Part part = models::Part::kAdapter) {
-      pass.matmuls.push_back({part, m, n, k, 1});
+      pass.matmuls.push_back({part, m, n, k, 1, true});
     };
     add(work.forward, tokens, rank, in);
     add(work.forward, tokens, out, rank, repeated_with(one.target));

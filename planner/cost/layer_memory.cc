@@ -1,9 +1,11 @@
 #include "planner/cost/layer_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "planner/cost/adapters.h"
 #include "planner/cost/own_experts.h"
+#include "planner/plan/narrow.h"
 #include "planner/plan/sample_lengths.h"
 #include "planner/plan/shape.h"
 
@@ -167,6 +169,19 @@ bool has_low_precision(const Job& job) {
   return job.precision == Precision::kFp8 || job.precision == Precision::kFp4;
 }
 
+// Whether this project's runtime keeps the item's codes in its place.
+bool is_kept_as_codes(const KeptCodes& codes, models::Kept item, bool sparse) {
+  using models::Kept;
+  const std::pair<bool, Kept> kept[] = {{codes.qkv, Kept::kAttentionNormOutput},
+                                        {codes.up && !sparse, Kept::kMlpNormOutput},
+                                        {codes.down, Kept::kMlpDownInput},
+                                        {codes.experts_up, Kept::kExpertInput},
+                                        {codes.experts_down, Kept::kExpertDownInput},
+                                        {codes.shared_down, Kept::kSharedDownInput}};
+  return std::ranges::any_of(kept,
+                             [&](const auto& one) { return one.first && one.second == item; });
+}
+
 // Bytes of an item under other precisions: Transformer Engine keeps the inputs of its products in 8
 // bits under fp8; COAT all but attention's own tensors (NVlabs/COAT coat/models/coat_llama.py,
 // save_for_backward).
@@ -220,6 +235,7 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
   double selective = 0;
   double mlp_kept = 0;
   double expert_adapters = 0;
+  const KeptCodes codes = kept_codes(job, plan);
   for (const models::KeptItem& item :
        models::kept_activations(job.model, layer, shard_of(job, plan, longest_sequence(job, plan)),
                                 keeps_as(job), job.framework.dropout)) {
@@ -231,7 +247,8 @@ LayerMemory layer_memory(const Job& job, const Plan& plan, std::int64_t layer,
       continue;
     }
     const bool of_mlp = dropped_by(models::kMlp, traits, engine);
-    const double bytes = static_cast<double>(item.bytes.value) * item_scale(job, traits) *
+    const double scale = is_kept_as_codes(codes, item.kept, sparse) ? 0.5 : item_scale(job, traits);
+    const double bytes = static_cast<double>(item.bytes.value) * scale *
                          (of_mlp ? part_of_mlp(job, plan, sparse) : 1);
     memory.whole += bytes;
     memory.inputs += traits.feeds_product ? bytes : 0;

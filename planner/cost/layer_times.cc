@@ -109,7 +109,8 @@ LayerTimer::LayerTimer(const Job& job, const BehaviourFit& fit, Collectives& col
 }
 
 double LayerTimer::product(const models::Matmul& matmul, bool weight_gradient) const {
-  const ProductKind kind{product_width(matmul.part, fp32_experts_), weight_gradient};
+  const ProductWidth width = product_width(matmul.part, fp32_experts_);
+  const ProductKind kind{matmul.wide ? ProductWidth::k16Bits : width, weight_gradient};
   const ProductKey key{matmul.m,
                        matmul.n,
                        matmul.k,
@@ -174,7 +175,8 @@ double LayerTimer::host(const PassWork& work, bool backward) const {
   int kernels = static_cast<int>(work.matmuls.size()) + static_cast<int>(work.attention.size());
   if (job_.framework.implementation == models::Implementation::kTrireme) {
     for (const models::Matmul& matmul : work.matmuls) {
-      kernels += matmul.count > 1 ? own_expert_launches(job_, matmul.count) - 1 : 0;
+      const bool experts = models::traits_of(matmul.part).routed;
+      kernels += experts ? own_expert_launches(job_, matmul.count) - 1 : 0;
     }
   }
   for (const models::MemoryBoundWork& pass : work.memory_bound) {

@@ -1,39 +1,93 @@
 #include "planner/cost/narrow_casts.h"
 
+#include <span>
+
 #include "models/layer_parts.h"
 #include "planner/plan/narrow.h"
 
 namespace trireme::planner {
 namespace {
 
-constexpr std::int64_t kScan = 2;          // bytes of an element in 16 bits
-constexpr std::int64_t kCast = kScan + 1;  // read in 16 bits, written in 8
-constexpr std::int64_t kBoth = kCast + 1;  // with the transpose
-
-// Bytes of an element of a product's operands, and kernels.
-struct Casts {
-  std::int64_t a, b;
-  int kernels;
+// One pass beside a product: over its rows (its input, or its output's gradient) or its weight.
+struct Pass {
+  Kernel kernel;
+  bool weight = false;
 };
-constexpr Casts kForward = {kScan + kCast, kScan + kCast, 4};
-constexpr Casts kForwardKept = {kScan + kBoth, kScan + kCast, 4};
-constexpr Casts kInputGradient = {kScan + kBoth, kCast, 3};
-constexpr Casts kInputGradientAlone = {kScan + kCast, kCast, 3};  // of a frozen weight
-constexpr Casts kWeightGradient = {kCast, 0, 1};  // of the input; the gradient is there
 
-// Products of scores, where attention is not fused, stay in 16 bits.
-void add(models::PassWork& work, const models::Matmul& product, const Casts& casts) {
-  if (models::traits_of(product.part).stays_wide) {
-    return;
-  }
-  const std::int64_t bytes = casts.a * product.m * product.k + casts.b * product.n * product.k;
-  work.memory_bound.push_back({product.part, Bytes(bytes), casts.kernels});
+constexpr Pass kForward[] = {{Kernel::kNarrowScale},
+                             {Kernel::kNarrowCast},
+                             {Kernel::kNarrowScale, true},
+                             {Kernel::kNarrowCast, true}};
+constexpr Pass kForwardKept[] = {{Kernel::kNarrowScale},
+                                 {Kernel::kNarrowBoth},
+                                 {Kernel::kNarrowScale, true},
+                                 {Kernel::kNarrowCast, true}};
+constexpr Pass kInputGradient[] = {
+    {Kernel::kNarrowScale}, {Kernel::kNarrowBoth}, {Kernel::kNarrowTurned, true}};
+constexpr Pass kInputGradientAlone[] = {  // of a frozen weight
+    {Kernel::kNarrowScale},
+    {Kernel::kNarrowCast},
+    {Kernel::kNarrowTurned, true}};
+// Of an input that was not kept; the gradient's transpose is there.
+constexpr Pass kWeightGradient[] = {{Kernel::kNarrowTurned}};
+
+// Read in 16 bits, written in 8.
+std::int64_t bytes_of(Kernel kernel) {
+  constexpr std::int64_t kRead = 2;
+  return kernel == Kernel::kNarrowScale  ? kRead
+         : kernel == Kernel::kNarrowBoth ? kRead + 2
+                                         : kRead + 1;
 }
+
+// Their rows' passes follow each other as a matrix's do.
+Kernel of_experts(Kernel kernel) {
+  constexpr int kApart =
+      static_cast<int>(Kernel::kExpertNarrowScale) - static_cast<int>(Kernel::kNarrowScale);
+  return static_cast<Kernel>(static_cast<int>(kernel) + kApart);
+}
+
+// The first of the products that make latents of one hidden state casts it for all of them.
+enum class Latents : std::uint8_t { kApart, kShareInput };
+
+class Adder {
+ public:
+  Adder(models::PassWork& work, Latents latents) : work_(work), latents_(latents) {}
+
+  // Products of scores, where attention is not fused, stay in 16 bits.
+  void add(const models::Matmul& product, std::span<const Pass> passes) {
+    using models::Part;
+    const models::PartTraits& traits = models::traits_of(product.part);
+    if (traits.stays_wide || product.wide) {
+      return;
+    }
+    const bool makes_latents =
+        product.part == Part::kQueryDown || product.part == Part::kKeyValueDown;
+    const bool cast_before = makes_latents && latents_ == Latents::kShareInput && seen_;
+    seen_ = seen_ || makes_latents;
+    for (const Pass& pass : passes) {
+      if (!pass.weight && cast_before) {
+        continue;
+      }
+      const std::int64_t elements =
+          (pass.weight ? product.n : product.m) * product.k * product.count;
+      const Kernel kernel = traits.routed && !pass.weight ? of_experts(pass.kernel) : pass.kernel;
+      work_.memory_bound.push_back(
+          {product.part, Bytes(bytes_of(pass.kernel) * elements), 1, kernel});
+    }
+  }
+
+ private:
+  models::PassWork& work_;
+  Latents latents_;
+  bool seen_ = false;
+};
 
 bool keeps(const KeptCodes& codes, models::Part part) {
   using models::Part;
   return (part == Part::kQkv && codes.qkv) || (part == Part::kMlpUp && codes.up) ||
-         (part == Part::kMlpDown && codes.down);
+         (part == Part::kMlpDown && codes.down) || (part == Part::kExpertsUp && codes.experts_up) ||
+         (part == Part::kExpertsDown && codes.experts_down) ||
+         (part == Part::kSharedDown && codes.shared_down);
 }
 
 }  // namespace
@@ -45,15 +99,20 @@ void add_narrow_casts(const Job& job, const Plan& plan, std::int64_t layer,
   }
   const bool trained = !job.training.has_adapters() && layer >= job.training.frozen_layers;
   const KeptCodes codes = trained ? kept_codes(job, plan) : KeptCodes{};
+  Adder forward(work.forward, Latents::kShareInput);
   for (const models::Matmul& product : work.forward.matmuls) {
-    add(work.forward, product, keeps(codes, product.part) ? kForwardKept : kForward);
+    forward.add(product,
+                keeps(codes, product.part) ? std::span<const Pass>(kForwardKept) : kForward);
   }
+  Adder input_gradient(work.input_gradient, Latents::kApart);
   for (const models::Matmul& product : work.input_gradient.matmuls) {
-    add(work.input_gradient, product, trained ? kInputGradient : kInputGradientAlone);
+    input_gradient.add(product,
+                       trained ? std::span<const Pass>(kInputGradient) : kInputGradientAlone);
   }
+  Adder weight_gradient(work.weight_gradient, Latents::kShareInput);
   for (const models::Matmul& product : work.weight_gradient.matmuls) {
     if (!keeps(codes, product.part)) {
-      add(work.weight_gradient, product, kWeightGradient);
+      weight_gradient.add(product, kWeightGradient);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/plan/narrow.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -11,6 +12,22 @@ constexpr double kElement = 2;  // bytes, bf16
 
 double bytes(std::int64_t rows, std::int64_t width) {
   return kElement * static_cast<double>(rows) * static_cast<double>(width);
+}
+
+// Of such a backward in 8 bits (planner/lower/experts.cc), over what is alive beside the experts:
+// gradients' codes and their transposes, which stay until the weights' gradients, and the weights'
+// transposes. The outputs that came back (`slots`) are free by then.
+double narrow_transient(double slots, double room, double activation, double up, double down_weight,
+                        double up_weight, bool exchanges) {
+  const double moments[] = {
+      2 * room,                                // the rows' gradient is cast both ways
+      room + down_weight + activation,         // and multiplied
+      room / 2 + activation + up,              // through the function between
+      room / 2 + up,                           // what that gave is cast, its input gone
+      room / 2 + up_weight + room,             // and multiplied
+      exchanges ? 2.5 * room - up / 2 : room,  // and put in order to go back
+  };
+  return std::ranges::max(moments) - slots;
 }
 
 }  // namespace
@@ -42,7 +59,14 @@ double own_expert_transient(const Job& job, const Plan& plan) {
   const double all = ranks.inner > 1 ? bytes(tokens, s.hidden) : 0;
   const double products = bytes(s.expert_rows, (gated + 1) * ffn);
   double most = all + slots;
-  if (plan.expert > 1) {  // rows are received, put in order, and back
+  if (multiplies_narrow(job)) {
+    const double codes = static_cast<double>(s.hidden * ffn * (moe.experts / ranks.experts));
+    const double in_experts =
+        narrow_transient(slots, room, bytes(s.expert_rows, ffn), bytes(s.expert_rows, gated * ffn),
+                         codes, static_cast<double>(gated) * codes, plan.expert > 1);
+    const double received = plan.expert > 1 ? room : 0;
+    most = std::max({most, received + in_shared, after_shared + in_experts});
+  } else if (plan.expert > 1) {  // rows are received, put in order, and back
     most = std::max({most, room + in_shared, after_shared + room + products - slots,
                      after_shared + 3 * room - slots, after_shared + 2 * room});
   } else {

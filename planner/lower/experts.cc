@@ -25,7 +25,8 @@ ExpertWriter::ExpertWriter(Writer& writer, const LayerSlots& slots)
       up_((writer.job.model.gated_mlp ? 2 : 1) * ffn_),
       shared_ffn_(moe_.shared_ffn / writer.plan.tensor),
       shared_up_((writer.job.model.gated_mlp ? 2 : 1) * shared_ffn_),
-      sigmoid_(writer.job.model.function.router_score == "sigmoid") {}
+      sigmoid_(writer.job.model.function.router_score == "sigmoid"),
+      codes_(kept_codes(writer.job, writer.plan)) {}
 
 Operand ExpertWriter::over_sharers(const char* name, const Operand& own, ElementType type) {
   if (w_.groups.expert_tensor == kNoGroup) {
@@ -124,29 +125,6 @@ Operand ExpertWriter::bring_back(const char* name, const Operand& rows, const Ex
   return sorted;
 }
 
-// [rows, out] of rows [rows, in], with each expert's [out, in] when `transposed`, else [in, out].
-Operand ExpertWriter::product(const char* name, const Operand& rows, const Slot& weight,
-                              std::int64_t out, std::int64_t in, bool transposed,
-                              const ExpertState& state) {
-  const Operand result = w_.builder.buffer(name, w_.shape.expert_rows * out, ElementType::kCompute);
-  w_.builder.compute(name, Kernel::kExpertMatmul,
-                     {slots_count_, out, in, 0, transposed ? 1 : 0, 0, ranks_.experts, local_},
-                     {rows, w_.units.weight(weight), result, state.arrived});
-  return result;
-}
-
-void ExpertWriter::weight_product(const char* name, const Operand& d_rows, const Operand& rows,
-                                  const Slot& weight, std::int64_t out, std::int64_t in,
-                                  const ExpertState& state) {
-  const Phase before = w_.builder.origin.phase;
-  w_.builder.origin.phase = Phase::kWeightGradient;
-  const GradientTarget target = w_.units.gradient(weight);
-  w_.builder.compute(name, Kernel::kExpertMatmul,
-                     {out, in, slots_count_, 1, 0, target.accumulate, ranks_.experts, local_},
-                     {d_rows, rows, target.operand, state.arrived});
-  w_.builder.origin.phase = before;
-}
-
 void ExpertWriter::activate(ExpertState& state) {
   state.activation =
       w_.builder.buffer("expert_activation", w_.shape.expert_rows * ffn_, ElementType::kCompute);
@@ -155,11 +133,11 @@ void ExpertWriter::activate(ExpertState& state) {
 }
 
 void ExpertWriter::products(ExpertState& state) {
-  state.up =
-      product("experts_up", state.rows, slots_.experts_up, up_, w_.shape.hidden, true, state);
+  const Routed to = routed(state);
+  state.up = multiply("experts_up", up_product(to), state.rows, state.narrow_up);
   activate(state);
-  const Operand rows = product("experts_down", state.activation, slots_.experts_down,
-                               w_.shape.hidden, ffn_, true, state);
+  const Operand rows =
+      multiply("experts_down", down_product(to), state.activation, state.narrow_down);
   state.output = bring_back("combine", rows, state);
 }
 
@@ -183,11 +161,24 @@ Operand ExpertWriter::forward(const Operand& input, ExpertState& state) {
                      {state.output, state.places, state.all_weights, all});
   const Operand sum =
       sum_of_sharers("expert_reduce", all, own_ * w_.shape.hidden, ElementType::kCompute);
-  if (present(state.shared_activation)) {
+  if (slots_.shared_up.count > 0) {
     const Operand shared = shared_output(state);
     w_.builder.compute("shared_sum", Kernel::kAdd, {sum.count}, {sum, shared});
   }
+  drop_inputs(state);
   return sum;
+}
+
+void ExpertWriter::drop_inputs(ExpertState& state) const {
+  if (codes_.experts_up) {
+    state.rows = {};
+  }
+  if (codes_.experts_down) {
+    state.activation = {};
+  }
+  if (codes_.shared_down) {
+    state.shared_activation = {};
+  }
 }
 
 void ExpertWriter::drop(std::uint16_t modules, ExpertState& state) {
@@ -207,10 +198,10 @@ void ExpertWriter::repeat_dropped(const Operand& input, ExpertState& state) {
     repeat(input, state);
     return;
   }
-  if (!present(state.activation)) {
+  if (!present(state.activation) && !codes_.experts_down) {
     activate(state);
   }
-  if (!present(state.shared_activation)) {
+  if (!present(state.shared_activation) && !codes_.shared_down) {
     shared_forward(input, state);
   }
 }
@@ -254,11 +245,11 @@ void ExpertWriter::router_weight_gradient(const Operand& input, const ExpertStat
   }
 }
 
-void ExpertWriter::expert_weight_gradients(const ExpertState& state) {
-  weight_product("experts_down_weight", state.d_rows, state.activation, slots_.experts_down,
-                 w_.shape.hidden, ffn_, state);
-  weight_product("experts_up_weight", state.d_up, state.rows, slots_.experts_up, up_,
-                 w_.shape.hidden, state);
+void ExpertWriter::expert_weight_gradients(ExpertState& state) {
+  const Routed to = routed(state);
+  weight_gradient("experts_down_weight", down_product(to), state.d_rows, state.activation,
+                  state.narrow_down);
+  weight_gradient("experts_up_weight", up_product(to), state.d_up, state.rows, state.narrow_up);
 }
 
 Operand ExpertWriter::backward(const Operand& dy, const Operand& input, ExpertState& state,
@@ -268,13 +259,14 @@ Operand ExpertWriter::backward(const Operand& dy, const Operand& input, ExpertSt
   const Operand received = dispatch("combine_gradient", d_output, state);
   const Operand shared = shared_backward(dy, input, state, split);  // beside the exchange
   state.d_rows = by_expert(received, state);
-  const Operand d_activation = product("d_expert_activation", state.d_rows, slots_.experts_down,
-                                       ffn_, w_.shape.hidden, false, state);
+  const Routed to = routed(state);
+  const Operand d_activation =
+      input_gradient("d_expert_activation", down_product(to), state.d_rows, state.narrow_down);
   state.d_up = w_.builder.buffer("d_experts_up", w_.shape.expert_rows * up_, ElementType::kCompute);
   w_.builder.compute("d_experts_up", activation(w_, true), {w_.shape.expert_rows, ffn_},
                      {d_activation, state.up, state.d_up});
   const Operand d_rows =
-      product("d_expert_rows", state.d_up, slots_.experts_up, w_.shape.hidden, up_, false, state);
+      input_gradient("d_expert_rows", up_product(to), state.d_up, state.narrow_up);
   const Operand d_sorted = bring_back("dispatch_gradient", d_rows, state);
   if (!split) {
     expert_weight_gradients(state);  // beside the exchange
@@ -299,7 +291,7 @@ Operand ExpertWriter::backward(const Operand& dy, const Operand& input, ExpertSt
 void ExpertWriter::weight_gradients(const Operand& input, ExpertState& state) {
   expert_weight_gradients(state);
   router_weight_gradient(input, state);
-  if (present(state.shared_activation)) {
+  if (slots_.shared_up.count > 0) {
     shared_weight_gradients(gather_tokens(w_, "shared_input", input), state);
   }
 }
@@ -310,25 +302,24 @@ void ExpertWriter::shared_forward(const Operand& input, ExpertState& state) {
   }
   const Shape& s = w_.shape;
   const Operand all = gather_tokens(w_, "shared_input", input);
-  state.shared_up = linear(w_, "shared_up", all, slots_.shared_up, s.tokens, s.hidden, shared_up_);
+  state.shared_up = product(w_, "shared_up", shared_up(), all, state.narrow_shared_up);
   state.shared_activation =
       w_.builder.buffer("shared_activation", s.tokens * shared_ffn_, ElementType::kCompute);
   w_.builder.compute("shared_activation", activation(w_, false), {s.tokens, shared_ffn_},
                      {state.shared_up, state.shared_activation});
 }
 
-Operand ExpertWriter::shared_output(const ExpertState& state) {
-  const Operand partial = linear(w_, "shared_down", state.shared_activation, slots_.shared_down,
-                                 w_.shape.tokens, shared_ffn_, w_.shape.hidden);
+Operand ExpertWriter::shared_output(ExpertState& state) {
+  const Operand partial =
+      product(w_, "shared_down", shared_down(), state.shared_activation, state.narrow_shared_down);
   return reduce_tokens(w_, "shared_reduce", partial);
 }
 
-void ExpertWriter::shared_weight_gradients(const Operand& input, const ExpertState& state) {
-  const Shape& s = w_.shape;
-  linear_weight_gradient(w_, "shared_down_weight", state.d_shared, state.shared_activation,
-                         slots_.shared_down, s.tokens, shared_ffn_, s.hidden);
-  linear_weight_gradient(w_, "shared_up_weight", state.d_shared_up, input, slots_.shared_up,
-                         s.tokens, s.hidden, shared_up_);
+void ExpertWriter::shared_weight_gradients(const Operand& input, ExpertState& state) {
+  product_weight_gradient(w_, "shared_down_weight", shared_down(), state.d_shared,
+                          state.shared_activation, state.narrow_shared_down);
+  product_weight_gradient(w_, "shared_up_weight", shared_up(), state.d_shared_up, input,
+                          state.narrow_shared_up);
 }
 
 Operand ExpertWriter::shared_backward(const Operand& dy, const Operand& input, ExpertState& state,
@@ -339,15 +330,14 @@ Operand ExpertWriter::shared_backward(const Operand& dy, const Operand& input, E
   const Shape& s = w_.shape;
   state.d_shared = gather_tokens(w_, "d_shared_output", dy);
   const Operand all = split ? Operand{} : gather_tokens(w_, "shared_input", input);
-  const Operand d_activation =
-      linear_input_gradient(w_, "d_shared_activation", state.d_shared, slots_.shared_down, s.tokens,
-                            shared_ffn_, s.hidden);
+  const Operand d_activation = product_input_gradient(w_, "d_shared_activation", shared_down(),
+                                                      state.d_shared, state.narrow_shared_down);
   state.d_shared_up =
       w_.builder.buffer("d_shared_up", s.tokens * shared_up_, ElementType::kCompute);
   w_.builder.compute("d_shared_up", activation(w_, true), {s.tokens, shared_ffn_},
                      {d_activation, state.shared_up, state.d_shared_up});
-  const Operand partial = linear_input_gradient(w_, "d_shared_input", state.d_shared_up,
-                                                slots_.shared_up, s.tokens, s.hidden, shared_up_);
+  const Operand partial = product_input_gradient(w_, "d_shared_input", shared_up(),
+                                                 state.d_shared_up, state.narrow_shared_up);
   const Operand reduced = reduce_tokens(w_, "d_shared_reduce", partial);
   settle_tensor(w_);
   if (!split) {

@@ -4,7 +4,9 @@
 // where the tokens are.
 #pragma once
 
+#include "planner/lower/narrow.h"
 #include "planner/lower/writer.h"
+#include "planner/plan/narrow.h"
 
 namespace trireme::planner::lowering {
 
@@ -16,6 +18,7 @@ struct ExpertState {
   Operand rows, up, activation;         // of what came, by expert
   Operand output;                       // of the slots, where they were chosen
   Operand shared_up, shared_activation;
+  NarrowState narrow_up, narrow_down, narrow_shared_up, narrow_shared_down;  // in 8 bits
   // Left by the input gradient for the weight gradient.
   Operand d_rows, d_up, d_logits, d_shared, d_shared_up;
 };
@@ -42,23 +45,32 @@ class ExpertWriter {
   Operand by_expert(const Operand& received, const ExpertState& state);
   Operand bring_back(const char* name, const Operand& rows, const ExpertState& state);
   void products(ExpertState& state);
+  // Inputs whose codes are kept.
+  void drop_inputs(ExpertState& state) const;
+  [[nodiscard]] Routed routed(const ExpertState& state) const;
   void activate(ExpertState& state);
-  Operand product(const char* name, const Operand& rows, const Slot& weight, std::int64_t out,
-                  std::int64_t in, bool transposed, const ExpertState& state);
-  void weight_product(const char* name, const Operand& d_rows, const Operand& rows,
-                      const Slot& weight, std::int64_t out, std::int64_t in,
-                      const ExpertState& state);
+  // Of the experts' products, as a part of them in 16 bits or in 8.
+  [[nodiscard]] LayerProduct up_product(const Routed& routed) const;
+  [[nodiscard]] LayerProduct down_product(const Routed& routed) const;
+  Operand multiply(const char* name, const LayerProduct& p, const Operand& rows,
+                   NarrowState& state);
+  Operand input_gradient(const char* name, const LayerProduct& p, const Operand& d_rows,
+                         NarrowState& state);
+  void weight_gradient(const char* name, const LayerProduct& p, const Operand& d_rows,
+                       const Operand& rows, NarrowState& state);
+  [[nodiscard]] LayerProduct shared_up() const;
+  [[nodiscard]] LayerProduct shared_down() const;
   Operand over_sharers(const char* name, const Operand& own, ElementType type);
   Operand sum_of_sharers(const char* name, const Operand& all, std::int64_t own, ElementType type);
   Operand choice_gradient(const Operand& dy, ExpertState& state, Operand& d_weights);
   void router_gradient(const Operand& d_weights, const Operand& d_input, ExpertState& state);
-  void expert_weight_gradients(const ExpertState& state);
+  void expert_weight_gradients(ExpertState& state);
   void router_weight_gradient(const Operand& input, const ExpertState& state);
 
   void shared_forward(const Operand& input, ExpertState& state);
-  Operand shared_output(const ExpertState& state);
+  Operand shared_output(ExpertState& state);
   Operand shared_backward(const Operand& dy, const Operand& input, ExpertState& state, bool split);
-  void shared_weight_gradients(const Operand& input, const ExpertState& state);
+  void shared_weight_gradients(const Operand& input, ExpertState& state);
 
   Writer& w_;
   const LayerSlots& slots_;
@@ -70,6 +82,7 @@ class ExpertWriter {
   std::int64_t ffn_ = 0, up_ = 0;      // of an expert, on this rank
   std::int64_t shared_ffn_ = 0, shared_up_ = 0;
   bool sigmoid_ = false;
+  KeptCodes codes_;
 };
 
 }  // namespace trireme::planner::lowering

@@ -29,36 +29,46 @@ Operand LatentWriter::heads(const Operand& q, const Operand& kv, const Operand& 
   return qkv;
 }
 
+LayerProduct LatentWriter::q_down() const {
+  return {"q_down", slots_.q_down, local_, hidden_, latent_.q_lora};
+}
+
+LayerProduct LatentWriter::q_up() const {
+  return {"q_up", slots_.q_up, tokens_, low_rank() ? latent_.q_lora : hidden_, q_width_};
+}
+
+LayerProduct LatentWriter::kv_down() const {
+  return {"kv_down", rows_of_kv_down(0, latent_.kv_lora), local_, hidden_, latent_.kv_lora};
+}
+
+LayerProduct LatentWriter::rotary_key() const {
+  return {"rotary_key", rows_of_kv_down(latent_.kv_lora, latent_.qk_rope), local_, hidden_,
+          latent_.qk_rope};
+}
+
+LayerProduct LatentWriter::kv_up() const {
+  return {"kv_up", slots_.kv_up, tokens_, latent_.kv_lora, kv_width_};
+}
+
 Operand LatentWriter::forward(const Operand& input, LatentState& state) {
+  cast_input(w_, kv_down(), input, state.narrow_kv_down);
+  share_input(state.narrow_kv_down, state.narrow_key);
   Operand q_input;
-  std::int64_t q_rank = hidden_;
-  if (slots_.q_down.count > 0) {
-    q_rank = latent_.q_lora;
-    const Operand latent = linear(w_, "q_down", input, slots_.q_down, local_, hidden_, q_rank);
+  if (low_rank()) {
+    share_input(state.narrow_kv_down, state.narrow_q_down);
+    const Operand latent = product(w_, "q_down", q_down(), input, state.narrow_q_down);
     state.q_norm = norm(w_, "q_norm", latent, slots_.q_norm);
     q_input = gather_tokens(w_, "q_latent", state.q_norm.y);
   } else {
     q_input = gather_tokens(w_, "attention_input", input);
   }
-  const Operand q = linear(w_, "q_up", q_input, slots_.q_up, tokens_, q_rank, q_width_);
-  const Slot down = rows_of_kv_down(0, latent_.kv_lora);
-  const Slot rotary = rows_of_kv_down(latent_.kv_lora, latent_.qk_rope);
-  const Operand latent = linear(w_, "kv_down", input, down, local_, hidden_, latent_.kv_lora);
-  const Operand key = linear(w_, "rotary_key", input, rotary, local_, hidden_, latent_.qk_rope);
+  const Operand q = product(w_, "q_up", q_up(), q_input, state.narrow_q_up);
+  const Operand latent = product(w_, "kv_down", kv_down(), input, state.narrow_kv_down);
+  const Operand key = product(w_, "rotary_key", rotary_key(), input, state.narrow_key);
   state.kv_norm = norm(w_, "kv_norm", latent, slots_.kv_norm);
-  const Operand kv = linear(w_, "kv_up", gather_tokens(w_, "kv_latent", state.kv_norm.y),
-                            slots_.kv_up, tokens_, latent_.kv_lora, kv_width_);
+  const Operand kv = product(w_, "kv_up", kv_up(), gather_tokens(w_, "kv_latent", state.kv_norm.y),
+                             state.narrow_kv_up);
   return heads(q, kv, gather_tokens(w_, "rotary_key", key));
-}
-
-void LatentWriter::add_input_gradient(const char* name, const Operand& dy, const Slot& weight,
-                                      std::int64_t out, Operand& d_input) {
-  if (!present(d_input)) {
-    d_input = linear_input_gradient(w_, name, dy, weight, local_, hidden_, out);
-    return;
-  }
-  w_.builder.compute(name, Kernel::kMatmul, {local_, hidden_, out, 0, 0, 1},
-                     {dy, w_.units.weight(weight), d_input});
 }
 
 Operand LatentWriter::backward(const Operand& d_qkv, const Operand& input, LatentState& state,
@@ -73,57 +83,50 @@ Operand LatentWriter::backward(const Operand& d_qkv, const Operand& input, Laten
                       s.sequence, table_, group_dim(w_.groups.context)},
                      {d_qkv, state.d_q, state.d_kv, d_key});
   state.d_key = reduce_tokens(w_, "d_rotary_key", d_key);
-  const Operand d_kv_normed =
-      reduce_tokens(w_, "d_kv_latent",
-                    linear_input_gradient(w_, "d_kv_latent", state.d_kv, slots_.kv_up, tokens_,
-                                          latent_.kv_lora, kv_width_));
-  const bool low_rank = slots_.q_down.count > 0;
+  const Operand d_kv_normed = reduce_tokens(
+      w_, "d_kv_latent",
+      product_input_gradient(w_, "d_kv_latent", kv_up(), state.d_kv, state.narrow_kv_up));
   const Operand d_q_input =
       reduce_tokens(w_, "d_q_latent",
-                    linear_input_gradient(w_, "d_q_latent", state.d_q, slots_.q_up, tokens_,
-                                          low_rank ? latent_.q_lora : hidden_, q_width_));
+                    product_input_gradient(w_, "d_q_latent", q_up(), state.d_q, state.narrow_q_up));
   settle_tensor(w_);
   state.d_kv_latent =
       norm_gradient(w_, "kv_norm_gradient", d_kv_normed, state.kv_norm, slots_.kv_norm, {});
-  Operand d_input;
-  if (low_rank) {
+  Operand d_input = d_q_input;
+  if (low_rank()) {
     state.d_q_latent =
         norm_gradient(w_, "q_norm_gradient", d_q_input, state.q_norm, slots_.q_norm, {});
-    add_input_gradient("d_attention_input", state.d_q_latent, slots_.q_down, latent_.q_lora,
-                       d_input);
-  } else {
-    d_input = d_q_input;
+    d_input = product_input_gradient(w_, "d_attention_input", q_down(), state.d_q_latent,
+                                     state.narrow_q_down);
   }
-  add_input_gradient("d_attention_input", state.d_kv_latent, rows_of_kv_down(0, latent_.kv_lora),
-                     latent_.kv_lora, d_input);
-  add_input_gradient("d_attention_input", state.d_key,
-                     rows_of_kv_down(latent_.kv_lora, latent_.qk_rope), latent_.qk_rope, d_input);
+  product_input_gradient(w_, "d_attention_input", kv_down(), state.d_kv_latent,
+                         state.narrow_kv_down, d_input);
+  product_input_gradient(w_, "d_attention_input", rotary_key(), state.d_key, state.narrow_key,
+                         d_input);
   if (!split) {
     weight_gradients(input, state);
   }
   return d_input;
 }
 
-void LatentWriter::weight_gradients(const Operand& input, const LatentState& state) {
-  linear_weight_gradient(w_, "kv_up_weight", state.d_kv,
-                         gather_tokens(w_, "kv_latent", state.kv_norm.y), slots_.kv_up, tokens_,
-                         latent_.kv_lora, kv_width_);
-  if (slots_.q_down.count > 0) {
-    linear_weight_gradient(w_, "q_up_weight", state.d_q,
-                           gather_tokens(w_, "q_latent", state.q_norm.y), slots_.q_up, tokens_,
-                           latent_.q_lora, q_width_);
-    linear_weight_gradient(w_, "q_down_weight", state.d_q_latent, input, slots_.q_down, local_,
-                           hidden_, latent_.q_lora);
-  } else {
-    linear_weight_gradient(w_, "q_up_weight", state.d_q,
-                           gather_tokens(w_, "attention_input", input), slots_.q_up, tokens_,
-                           hidden_, q_width_);
+void LatentWriter::weight_gradients(const Operand& input, LatentState& state) {
+  product_weight_gradient(w_, "kv_up_weight", kv_up(), state.d_kv,
+                          gather_tokens(w_, "kv_latent", state.kv_norm.y), state.narrow_kv_up);
+  const char* const q_input = low_rank() ? "q_latent" : "attention_input";
+  product_weight_gradient(w_, "q_up_weight", q_up(), state.d_q,
+                          gather_tokens(w_, q_input, low_rank() ? state.q_norm.y : input),
+                          state.narrow_q_up);
+  turn_input(w_, kv_down(), input, state.narrow_kv_down);
+  share_input(state.narrow_kv_down, state.narrow_key);
+  if (low_rank()) {
+    share_input(state.narrow_kv_down, state.narrow_q_down);
+    product_weight_gradient(w_, "q_down_weight", q_down(), state.d_q_latent, input,
+                            state.narrow_q_down);
   }
-  linear_weight_gradient(w_, "kv_down_weight", state.d_kv_latent, input,
-                         rows_of_kv_down(0, latent_.kv_lora), local_, hidden_, latent_.kv_lora);
-  linear_weight_gradient(w_, "rotary_key_weight", state.d_key, input,
-                         rows_of_kv_down(latent_.kv_lora, latent_.qk_rope), local_, hidden_,
-                         latent_.qk_rope);
+  product_weight_gradient(w_, "kv_down_weight", kv_down(), state.d_kv_latent, input,
+                          state.narrow_kv_down);
+  product_weight_gradient(w_, "rotary_key_weight", rotary_key(), state.d_key, input,
+                          state.narrow_key);
 }
 
 }  // namespace trireme::planner::lowering

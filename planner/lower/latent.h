@@ -4,6 +4,7 @@
 // rank's heads of all tokens.
 #pragma once
 
+#include "planner/lower/narrow.h"
 #include "planner/lower/writer.h"
 
 namespace trireme::planner::lowering {
@@ -12,6 +13,8 @@ namespace trireme::planner::lowering {
 struct LatentState {
   NormState q_norm, kv_norm;
   Operand d_q, d_kv, d_q_latent, d_kv_latent, d_key;
+  // Of products in 8 bits.
+  NarrowState narrow_q_down, narrow_q_up, narrow_kv_down, narrow_key, narrow_kv_up;
 };
 
 class LatentWriter {
@@ -22,14 +25,18 @@ class LatentWriter {
   Operand forward(const Operand& input, LatentState& state);
   // The gradient of `input`. Writes the weight gradients beside it unless `split`.
   Operand backward(const Operand& d_qkv, const Operand& input, LatentState& state, bool split);
-  void weight_gradients(const Operand& input, const LatentState& state);
+  void weight_gradients(const Operand& input, LatentState& state);
 
  private:
   [[nodiscard]] Slot rows_of_kv_down(std::int64_t first, std::int64_t count) const;
   Operand heads(const Operand& q, const Operand& kv, const Operand& key);
-  // Adds dy W to d_input, which is this when it is not there yet.
-  void add_input_gradient(const char* name, const Operand& dy, const Slot& weight, std::int64_t out,
-                          Operand& d_input);
+  // The products; what q_up reads where there is no q_down is the hidden state.
+  [[nodiscard]] bool low_rank() const { return slots_.q_down.count > 0; }
+  [[nodiscard]] LayerProduct q_down() const;
+  [[nodiscard]] LayerProduct q_up() const;
+  [[nodiscard]] LayerProduct kv_down() const;
+  [[nodiscard]] LayerProduct rotary_key() const;
+  [[nodiscard]] LayerProduct kv_up() const;
 
   Writer& w_;
   const LatentSlots& slots_;

@@ -78,7 +78,7 @@ class LayerWriter {
   void repeat_mlp(LayerState& state);
 
   // The layer's products, in 8 bits or as they are.
-  [[nodiscard]] NarrowProduct shape_of(Product product) const;
+  [[nodiscard]] LayerProduct shape_of(Product product) const;
   Operand multiply(const char* name, Product product, const Operand& x, LayerState& state);
   Operand input_gradient(const char* name, Product product, const Operand& dy, LayerState& state);
   void weight_gradient(const char* name, Product product, const Operand& dy, const Operand& x,
@@ -120,7 +120,7 @@ class LayerWriter {
   Writer& w_;
   const LayerSlots& slots_;
   std::int64_t layer_;
-  bool recompute_all_, sparse_, narrow_;
+  bool recompute_all_, sparse_;
   KeptCodes codes_;
 };
 

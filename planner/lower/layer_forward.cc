@@ -14,7 +14,6 @@ LayerWriter::LayerWriter(Writer& writer, std::int64_t layer, bool recompute)
       layer_(layer),
       recompute_all_(recompute),
       sparse_(models::is_moe_layer(writer.job.model, layer)),
-      narrow_(multiplies_narrow(writer.job)),
       codes_(kept_codes(writer.job, writer.plan)) {
   w_.builder.origin.layer = static_cast<std::int32_t>(layer);
 }

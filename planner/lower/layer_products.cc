@@ -2,19 +2,19 @@
 
 namespace trireme::planner::lowering {
 
-NarrowProduct LayerWriter::shape_of(Product product) const {
+LayerProduct LayerWriter::shape_of(Product product) const {
   const Shape& s = w_.shape;
   switch (product) {
     case Product::kQkv:
-      return {product, slots_.qkv, s.tokens, s.hidden, s.qkv, codes_.qkv};
+      return {"qkv", slots_.qkv, s.tokens, s.hidden, s.qkv, codes_.qkv};
     case Product::kOutput:
-      return {product, slots_.output, s.tokens, s.attention, s.hidden};
+      return {"attention_output", slots_.output, s.tokens, s.attention, s.hidden};
     case Product::kUp:
-      return {product, slots_.up, s.tokens, s.hidden, s.up, codes_.up};
+      return {"mlp_up", slots_.up, s.tokens, s.hidden, s.up, codes_.up};
     case Product::kDown:
       break;
   }
-  return {product, slots_.down, s.tokens, s.ffn, s.hidden, codes_.down};
+  return {"mlp_down", slots_.down, s.tokens, s.ffn, s.hidden, codes_.down};
 }
 
 // Those of which the codes are kept.
@@ -22,7 +22,7 @@ void LayerWriter::drop_inputs(LayerState& state) const {
   if (codes_.qkv) {
     state.attention_norm.y = state.gathered_attention_input = {};
   }
-  if (codes_.up) {
+  if (codes_.up && !sparse_) {
     state.mlp_norm.y = state.gathered_mlp_input = {};
   }
   if (codes_.down) {
@@ -32,26 +32,17 @@ void LayerWriter::drop_inputs(LayerState& state) const {
 
 Operand LayerWriter::multiply(const char* name, Product product, const Operand& x,
                               LayerState& state) {
-  const NarrowProduct p = shape_of(product);
-  return narrow_ ? narrow_linear(w_, name, p, x, narrow_of(product, state))
-                 : linear(w_, name, x, p.weight, p.rows, p.in, p.out);
+  return lowering::product(w_, name, shape_of(product), x, narrow_of(product, state));
 }
 
 Operand LayerWriter::input_gradient(const char* name, Product product, const Operand& dy,
                                     LayerState& state) {
-  const NarrowProduct p = shape_of(product);
-  return narrow_ ? narrow_input_gradient(w_, name, p, dy, narrow_of(product, state))
-                 : linear_input_gradient(w_, name, dy, p.weight, p.rows, p.in, p.out);
+  return product_input_gradient(w_, name, shape_of(product), dy, narrow_of(product, state));
 }
 
 void LayerWriter::weight_gradient(const char* name, Product product, const Operand& dy,
                                   const Operand& x, LayerState& state) {
-  const NarrowProduct p = shape_of(product);
-  if (narrow_) {
-    narrow_weight_gradient(w_, name, p, x, narrow_of(product, state));
-  } else {
-    linear_weight_gradient(w_, name, dy, x, p.weight, p.rows, p.in, p.out);
-  }
+  product_weight_gradient(w_, name, shape_of(product), dy, x, narrow_of(product, state));
 }
 
 }  // namespace trireme::planner::lowering

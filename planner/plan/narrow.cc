@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <vector>
 
 #include "planner/plan/shape.h"
 
@@ -13,8 +14,6 @@ namespace {
 std::string_view part_without_narrow(const Job& job) {
   const models::Transformer& model = job.model;
   const std::pair<bool, std::string_view> parts[] = {
-      {model.moe.has_value(), "experts"},
-      {model.latent.has_value(), "latent attention"},
       {model.multi_token_layers > 0, "extra prediction modules"},
       {model.position == models::Position::kAlibi, "ALiBi"},
       {model.attention_sinks, "attention sinks"}};
@@ -26,11 +25,52 @@ std::string_view part_without_narrow(const Job& job) {
   return {};
 }
 
-std::string uneven(std::int64_t extent, const char* what) {
-  return extent % kNarrowMultiple == 0
-             ? ""
-             : fmt::format("fp8 multiplies in multiples of {}: {} {} are none", kNarrowMultiple,
-                           extent, what);
+struct Extent {
+  std::int64_t elements = 0;
+  const char* what = "";
+};
+
+bool has_dense_layers(const models::Transformer& model) {
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    if (!models::is_moe_layer(model, layer)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void add_attention(const Job& job, const Shape& s, std::vector<Extent>& extents) {
+  extents.push_back({s.attention, "attention elements on a rank"});
+  if (!job.model.latent) {
+    extents.push_back({s.qkv, "query, key and value elements on a rank"});
+    return;
+  }
+  const models::LatentAttention& latent = *job.model.latent;
+  extents.insert(extents.end(),
+                 {{s.local_tokens, "tokens of the stream on a rank"},
+                  {latent.q_lora, "elements of a query's latent"},
+                  {latent.kv_lora, "elements of a key's latent"},
+                  {latent.qk_rope, "elements of a rotary key"},
+                  {s.heads * (latent.qk_nope + latent.qk_rope), "query elements on a rank"},
+                  {s.heads * (latent.qk_nope + latent.v_head), "key and value elements on a rank"}});
+}
+
+// Of every product that multiplies in 8 bits. How many rows come to an expert is free.
+std::vector<Extent> extents_of(const Job& job, const Plan& plan) {
+  const Shape s = shape_of(job, plan);
+  std::vector<Extent> extents = {{s.tokens, "tokens of a micro-batch on a rank"},
+                                 {s.hidden, "elements of a token"}};
+  add_attention(job, s, extents);
+  if (has_dense_layers(job.model)) {
+    extents.push_back({s.ffn, "inner elements of the MLP on a rank"});
+  }
+  if (job.model.moe) {
+    extents.push_back({job.model.moe->expert_ffn / expert_ranks(job, plan).inner,
+                       "inner elements of an expert on a rank"});
+    extents.push_back(
+        {job.model.moe->shared_ffn / plan.tensor, "inner elements of the shared expert on a rank"});
+  }
+  return extents;
 }
 
 }  // namespace
@@ -45,20 +85,17 @@ std::string narrow_refusal(const Job& job) {
   if (const auto part = part_without_narrow(job); !part.empty()) {
     return fmt::format("{} under fp8 can be predicted, not executed; bf16 runs them", part);
   }
-  return uneven(job.model.hidden, "elements of a token");
+  return "";
 }
 
 std::string narrow_refusal(const Job& job, const Plan& plan) {
   if (job.precision != topologies::Precision::kFp8) {
     return "";
   }
-  const Shape s = shape_of(job, plan);
-  for (const auto& [extent, what] : {std::pair{s.tokens, "tokens of a micro-batch on a rank"},
-                                     std::pair{s.qkv, "query, key and value elements on a rank"},
-                                     std::pair{s.attention, "attention elements on a rank"},
-                                     std::pair{s.ffn, "inner elements of the MLP on a rank"}}) {
-    if (std::string refusal = uneven(extent, what); !refusal.empty()) {
-      return refusal;
+  for (const Extent& extent : extents_of(job, plan)) {
+    if (extent.elements % kNarrowMultiple != 0) {
+      return fmt::format("fp8 multiplies in multiples of {}: {} {} are none", kNarrowMultiple,
+                         extent.elements, extent.what);
     }
   }
   return "";
@@ -79,7 +116,13 @@ KeptCodes kept_codes(const Job& job, const Plan& plan) {
   const bool norms = (repeated & (kLayerNorm | kTorchPerOp)) != 0;
   const bool mlp = (repeated & (kMlp | kTorchPerOp)) != 0;
   const bool whole = !plan.sequence_parallel && !norms;
-  return {.qkv = whole, .up = whole && !mlp, .down = !mlp};
+  const bool experts = (repeated & kMoe) == 0;
+  return {.qkv = whole && !job.model.latent,
+          .up = whole && !mlp,
+          .down = !mlp,
+          .experts_up = experts,
+          .experts_down = experts && (repeated & kMoeActivation) == 0,
+          .shared_down = experts && (repeated & kSharedExperts) == 0};
 }
 
 }  // namespace trireme::planner

@@ -9,6 +9,7 @@
 #include "planner/cost/context_pieces.h"
 #include "planner/cost/product_time.h"
 #include "planner/cost/ring_attention.h"
+#include "planner/plan/narrow.h"
 #include "planner/walk/state_pass.h"
 
 namespace trireme::planner {
@@ -51,9 +52,11 @@ double kernels_of(const Job& job, const Work& work) {
     const bool backward = work.kernel == Kernel::kContextAttentionBackward;
     return 1.0 + context_pieces(context_shape(work), backward).kernels;
   }
-  return work.kernel == Kernel::kModelledPass   ? static_cast<double>(work.dims[0])
-         : work.kernel == Kernel::kExpertMatmul ? own_expert_launches(job, work.dims[7])
-                                                : 1.0;
+  const bool experts =
+      work.kernel == Kernel::kExpertMatmul || work.kernel == Kernel::kExpertNarrowMatmul;
+  return work.kernel == Kernel::kModelledPass ? static_cast<double>(work.dims[0])
+         : experts                            ? own_expert_launches(job, work.dims[7])
+                                              : 1.0;
 }
 
 }  // namespace
@@ -63,6 +66,7 @@ WorkTimer::WorkTimer(const Job& job, const topologies::OpCost& cost, const Behav
       cost_(cost),
       fit_(fit),
       counts_(host_counts_of(job.framework)),
+      narrow_(multiplies_narrow(job)),
       portable_attention_(job.framework.sharder != Sharder::kTrireme &&
                           job.framework.implementation !=
                               models::Implementation::kTransformerEngine) {}
@@ -70,19 +74,21 @@ WorkTimer::WorkTimer(const Job& job, const topologies::OpCost& cost, const Behav
 Seconds WorkTimer::time(const Work& work, WorkPlace place) const {
   const auto& d = work.dims;
   const bool gradient = place == WorkPlace::kWeightGradient;
-  if (work.kernel == Kernel::kMatmul) {  // outside in bf16 under fp8 too
-    return time_product(
-        {d[0], d[1], d[2], 1},
-        {place == WorkPlace::kOutside ? ProductWidth::k16Bits : ProductWidth::kOfLayer, d[3] != 0});
+  if (work.kernel == Kernel::kMatmul) {  // outside, and beside products in 8 bits, in bf16
+    const bool wide = place == WorkPlace::kOutside || narrow_;
+    return time_product({d[0], d[1], d[2], 1},
+                        {wide ? ProductWidth::k16Bits : ProductWidth::kOfLayer, d[3] != 0});
   }
   if (work.kernel == Kernel::kNarrowMatmul) {
     return time_product({d[0], d[1], d[2], 1}, {ProductWidth::kOfLayer, gradient});
   }
-  if (work.kernel == Kernel::kExpertMatmul) {  // every expert with its share of the rows
+  if (work.kernel == Kernel::kExpertMatmul || work.kernel == Kernel::kExpertNarrowMatmul) {
+    // Every expert with its share of the rows.
+    const bool adds = d[work.kernel == Kernel::kExpertMatmul ? 5 : 4] != 0;
     const auto share = [&](std::int64_t rows) { return std::max<std::int64_t>(1, rows / d[7]); };
     return time_product(d[3] != 0 ? topologies::MatmulShape{d[0], d[1], share(d[2]), d[7]}
                                   : topologies::MatmulShape{share(d[0]), d[1], d[2], d[7]},
-                        {ProductWidth::kOfLayer, gradient, d[5] != 0});
+                        {ProductWidth::kOfLayer, gradient, adds});
   }
   if (work.kernel == Kernel::kModelledMatmul) {
     return time_product({d[0], d[1], d[2], d[3]}, {width_of(work), gradient});

@@ -43,6 +43,7 @@ class WorkTimer {
   const topologies::OpCost& cost_;
   const BehaviourFit& fit_;
   const HostCounts* counts_;  // nothing: kernels are counted
+  bool narrow_;
   bool portable_attention_;
 };
 

@@ -309,6 +309,11 @@ void dispatch(const Call<T>& c, Kernel kernel) {
     case Kernel::kNarrowTurned:
     case Kernel::kNarrowBoth:
     case Kernel::kNarrowMatmul:
+    case Kernel::kExpertNarrowScale:
+    case Kernel::kExpertNarrowCast:
+    case Kernel::kExpertNarrowTurned:
+    case Kernel::kExpertNarrowBoth:
+    case Kernel::kExpertNarrowMatmul:
       return run_narrow(c, kernel);
     case Kernel::kSwigluForward:
       return swiglu_forward<T>(c.dim("T"), c.dim("F"), act, c.at(0), c.at(1));

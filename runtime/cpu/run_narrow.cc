@@ -1,5 +1,6 @@
 #include "runtime/cpu/run_narrow.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -14,22 +15,62 @@ NarrowFormat format_of(const Call<T>& c) {
   return c.dim("gradient") != 0 ? NarrowFormat::kE5m2 : NarrowFormat::kE4m3;
 }
 
-// `rows`, `turned`: null, or where the codes go and their transpose.
+// Rows that are cast together, and where their columns begin in the transpose.
+struct Piece {
+  std::int64_t first = 0, rows = 0, column = 0;
+};
+
+// Of each expert.
 template <typename T>
-void cast(const Call<T>& c, std::uint8_t* rows, std::uint8_t* turned) {
-  const std::int64_t height = c.dim("M");
+std::vector<Piece> pieces_of(const Call<T>& c, std::size_t counts) {
+  const std::int64_t experts = c.dim("E");
+  std::vector<Piece> pieces;
+  Piece piece;
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    piece.rows = 0;
+    for (std::int64_t sender = 0; sender < c.dim("P"); ++sender) {
+      piece.rows += c.tokens(counts)[sender * experts + expert];
+    }
+    pieces.push_back(piece);
+    piece.first += piece.rows;
+    piece.column += narrow_columns(piece.rows);
+  }
+  return pieces;
+}
+
+// Null, or where the codes go and their transpose, of so many columns.
+struct Codes {
+  std::uint8_t* rows = nullptr;
+  std::uint8_t* turned = nullptr;
+  std::int64_t columns = 0;
+};
+
+template <typename T>
+void cast(const Call<T>& c, const Piece& piece, const Codes& to) {
   const std::int64_t width = c.dim("K");
   const double scale = *c.at(1);
-  for (std::int64_t i = 0; i < height; ++i) {
+  for (std::int64_t i = 0; i < piece.rows; ++i) {
     for (std::int64_t j = 0; j < width; ++j) {
-      const double value = c.at(0)[i * width + j];
+      const std::int64_t at = (piece.first + i) * width + j;
+      const double value = c.at(0)[at];
       const std::uint8_t code = narrowed(value / scale, format_of(c));
-      if (rows != nullptr) {
-        rows[i * width + j] = code;
+      if (to.rows != nullptr) {
+        to.rows[at] = code;
       }
-      if (turned != nullptr) {
-        turned[j * height + i] = code;
+      if (to.turned != nullptr) {
+        to.turned[j * to.columns + piece.column + i] = code;
       }
+    }
+  }
+}
+
+template <typename T>
+void cast_experts(const Call<T>& c, const Codes& to) {
+  for (const Piece& piece : pieces_of(c, 2)) {
+    cast(c, piece, to);
+    const std::int64_t more = narrow_columns(piece.rows) - piece.rows;
+    for (std::int64_t j = 0; to.turned != nullptr && j < c.dim("K"); ++j) {
+      std::fill_n(to.turned + j * to.columns + piece.column + piece.rows, more, std::uint8_t{0});
     }
   }
 }
@@ -50,6 +91,45 @@ std::vector<T> numbers(const std::uint8_t* codes, std::int64_t count, T scale,
   return result;
 }
 
+// Columns [first, first + count) of rows of `width`.
+template <typename T>
+std::vector<T> columns_of(const std::vector<T>& whole, std::int64_t width, std::int64_t first,
+                          std::int64_t count) {
+  std::vector<T> part;
+  for (auto row = whole.begin(); row != whole.end(); row += width) {
+    part.insert(part.end(), row + first, row + first + count);
+  }
+  return part;
+}
+
+template <typename T>
+void multiply_experts(const Call<T>& c) {
+  const std::int64_t m = c.dim("m");
+  const std::int64_t n = c.dim("n");
+  const std::int64_t k = c.dim("k");
+  const std::vector<T> a = numbers<T>(c.codes(0), c.count(0), *c.at(1), format_of(c));
+  const std::vector<T> b = numbers<T>(c.codes(2), c.count(2), *c.at(3), NarrowFormat::kE4m3);
+  const bool summed = c.dim("summed") != 0;
+  std::int64_t expert = 0;
+  for (const Piece& piece : pieces_of(c, 5)) {
+    if (summed) {
+      const std::int64_t width = c.count(0) / m;
+      const std::vector<T> a_part = columns_of(a, width, piece.column, piece.rows);
+      const std::vector<T> b_part = columns_of(b, width, piece.column, piece.rows);
+      matmul<T>({.m = m, .n = n, .k = piece.rows, .transpose_b = true}, a_part.data(),
+                b_part.data(), c.at(4) + expert * m * n, c.dim("accumulate") != 0);
+    } else {
+      const bool gradient = c.dim("gradient") != 0;  // the experts' transposes are side by side
+      const std::vector<T> b_part =
+          gradient ? columns_of(b, c.dim("E") * k, expert * k, k)
+                   : std::vector<T>(b.begin() + expert * n * k, b.begin() + (expert + 1) * n * k);
+      matmul<T>({.m = piece.rows, .n = n, .k = k, .transpose_b = true}, a.data() + piece.first * k,
+                b_part.data(), c.at(4) + piece.first * n, false);
+    }
+    ++expert;
+  }
+}
+
 template <typename T>
 void multiply(const Call<T>& c) {
   const std::int64_t m = c.dim("m");
@@ -61,6 +141,25 @@ void multiply(const Call<T>& c) {
             c.at(4), c.dim("accumulate") != 0);
 }
 
+template <typename T>
+void run_expert_narrow(const Call<T>& c, Kernel kernel) {
+  if (kernel == Kernel::kExpertNarrowMatmul) {
+    multiply_experts(c);
+  } else if (kernel == Kernel::kExpertNarrowScale) {
+    const Piece last = pieces_of(c, 1).back();
+    const auto count = static_cast<std::size_t>((last.first + last.rows) * c.dim("K"));
+    *c.at(2) = narrow_scale<T>(std::span<const T>(c.at(0), count), format_of(c));
+  } else if (kernel == Kernel::kExpertNarrowCast) {
+    cast_experts(c, {.rows = c.codes(3)});
+  } else {
+    const bool both = kernel == Kernel::kExpertNarrowBoth;
+    const std::size_t turned = both ? 4 : 3;
+    cast_experts(c, {.rows = both ? c.codes(3) : nullptr,
+                     .turned = c.codes(turned),
+                     .columns = c.count(turned) / c.dim("K")});
+  }
+}
+
 }  // namespace
 
 template <typename T>
@@ -69,13 +168,16 @@ void run_narrow(const Call<T>& c, Kernel kernel) {
     const std::span<const T> values(c.at(0), static_cast<std::size_t>(c.dim("N")));
     *c.at(1) = narrow_scale<T>(values, format_of(c));
   } else if (kernel == Kernel::kNarrowCast) {
-    cast(c, c.codes(2), nullptr);
+    cast(c, {.rows = c.dim("M")}, {.rows = c.codes(2)});
   } else if (kernel == Kernel::kNarrowTurned) {
-    cast(c, nullptr, c.codes(2));
+    cast(c, {.rows = c.dim("M")}, {.turned = c.codes(2), .columns = c.dim("M")});
   } else if (kernel == Kernel::kNarrowBoth) {
-    cast(c, c.codes(2), c.codes(3));
-  } else {
+    cast(c, {.rows = c.dim("M")},
+         {.rows = c.codes(2), .turned = c.codes(3), .columns = c.dim("M")});
+  } else if (kernel == Kernel::kNarrowMatmul) {
     multiply(c);
+  } else {
+    run_expert_narrow(c, kernel);
   }
 }
 

@@ -37,7 +37,8 @@ std::vector<StreamWork> stream_work(const Program& role) {
     StreamWork& need = needs[index_of(op.stream)];
     need.multiplies =
         need.multiplies || work.kernel == Kernel::kMatmul || work.kernel == Kernel::kExpertMatmul ||
-        work.kernel == Kernel::kNarrowMatmul || work.kernel == Kernel::kContextAttentionForward ||
+        work.kernel == Kernel::kNarrowMatmul || work.kernel == Kernel::kExpertNarrowMatmul ||
+        work.kernel == Kernel::kContextAttentionForward ||
         work.kernel == Kernel::kContextAttentionBackward ||
         work.kernel == Kernel::kAttentionForward || work.kernel == Kernel::kAttentionBackward;
     need.scratch = std::max(need.scratch, scratch_bytes_of(work));
@@ -288,8 +289,10 @@ void CudaBackend::wait(StreamId stream, OpId earlier) {
 void CudaBackend::compute(OpId op, StreamId stream, const Work& work,
                           std::span<const View> operands) {
   const State& s = *state_;
-  if (work.kernel == Kernel::kExpertMatmul && !multiplies_grouped(work, operands)) {
-    static_cast<void>(s.counts->read(operands[3]));  // waits outside what is timed
+  const int counts = counts_of_product(work.kernel);
+  const bool grouped = work.kernel == Kernel::kExpertMatmul && multiplies_grouped(work, operands);
+  if (counts >= 0 && !grouped) {  // waits outside what is timed
+    static_cast<void>(s.counts->read(operands[static_cast<std::size_t>(counts)]));
   }
   queue(op, stream, [&](cudaStream_t raw) {
     const std::size_t at = index_of(stream);

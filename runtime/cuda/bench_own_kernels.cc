@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "core/kernels.h"
 #include "runtime/cuda/bench.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/experts.h"
 #include "runtime/cuda/kernels.h"
+#include "runtime/cuda/narrow.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -292,6 +294,43 @@ void add_expert_moves(const Shared& shared, const Extent& e, std::vector<KernelR
                   }});
 }
 
+// Scales and casts of products in 8 bits: of a matrix, and of the rows that the run before gave to
+// experts.
+void add_narrow(const Shared& shared, const Extent& e, std::vector<KernelRun>& runs) {
+  OperandSet set;
+  const std::size_t x = set.bf16(e.elements());
+  const std::size_t scale = set.fp32(1);
+  const std::size_t rows = set.bf16(e.elements());
+  const std::size_t turned = set.bf16(e.elements());
+  struct Form {
+    const char* name;
+    std::int64_t bytes;  // of an element
+    bool rows, turned;
+  };
+  for (const bool routed : {false, true}) {
+    const std::string prefix = routed ? "expert_narrow_" : "narrow_";
+    const ArrivedRows arrived =
+        routed ? ArrivedRows{shared.counts, kSenders, kExperts} : ArrivedRows{};
+    runs.push_back({prefix + "scale", e, 2 * e.elements(), set, [=](const Base& at) {
+                      narrow_scale(shared.stream, at.bf16(x), at.fp32(scale), e.elements(),
+                                   NumberFormat::kE4m3, e.columns, arrived);
+                    }});
+    for (const Form& form :
+         {Form{"cast", 3, true, false}, {"turned", 3, false, true}, {"both", 4, true, true}}) {
+      const std::int64_t width = routed ? narrow_width(e.rows, kExperts) : e.rows;
+      runs.push_back(
+          {prefix + form.name, e, form.bytes * e.elements(), set, [=](const Base& at) {
+             const auto codes = [&](bool wanted, std::size_t where) {
+               return wanted ? reinterpret_cast<std::uint8_t*>(at.data + where) : nullptr;
+             };
+             narrow_cast(shared.stream, {at.bf16(x), at.fp32(scale), codes(form.rows, rows),
+                                         codes(form.turned, turned), e.rows, e.columns,
+                                         NumberFormat::kE4m3, width, arrived});
+           }});
+    }
+  }
+}
+
 void measure_run(Bench& bench, const KernelRun& run, Microbenchmarks& found) {
   const std::size_t sets = std::clamp<std::size_t>(kRotation / run.operands.bytes(), 1, 16);
   const DeviceBytes memory = bench.random(run.operands.bytes() * sets);
@@ -338,6 +377,7 @@ void measure_own_kernels(Bench& bench, Microbenchmarks& found) {
     add_embeddings(shared, extent, runs);
     add_states(shared, extent, runs);
     add_expert_moves(shared, extent, runs);
+    add_narrow(shared, extent, runs);
   }
   for (const Extent& extent : {Extent{1024, kTableRows}, Extent{4096, kTableRows},
                                Extent{8192, kTableRows}, Extent{2048, 4 * kTableRows}}) {

@@ -70,6 +70,55 @@ GroupedProducts grouped_call(const Work& work, std::span<const View> operands) {
           .output_fp32 = p.output_fp32};
 }
 
+// Products of codes. In a transpose each expert's columns are whole 16 (core/kernels.h).
+struct NarrowCall {
+  MatmulCall product;
+  bool summed;                  // over the rows
+  std::int64_t experts, width;  // of a row of the transposes
+  OperandScales scales;
+
+  NarrowCall(const Work& work, std::span<const View> operands)
+      : product{.m = work.dims[0],
+                .n = work.dims[1],
+                .k = work.dims[2],
+                .transpose_b = true,
+                .accumulate = work.dims[4] != 0,
+                .output_fp32 = operands[4].type == ElementType::kMaster,
+                .format_a = work.dims[5] != 0 ? NumberFormat::kE5m2 : NumberFormat::kE4m3,
+                .format_b = NumberFormat::kE4m3,
+                .fast_accumulate = work.dims[5] == 0},
+        summed(work.dims[3] != 0),
+        experts(work.dims[7]),
+        width(operands[0].count / work.dims[0]),
+        scales{static_cast<const float*>(operands[1].data),
+               static_cast<const float*>(operands[3].data)} {
+    if (summed) {
+      product.row_a = product.row_b = width;
+    } else if (work.dims[5] != 0) {  // the experts' transposes are side by side
+      product.row_b = experts * product.k;
+    }
+  }
+
+  [[nodiscard]] MatmulCall with_rows(std::int64_t rows) const {
+    MatmulCall call = product;
+    (summed ? call.k : call.m) = summed ? narrow_columns(rows) : rows;
+    return call;
+  }
+  // Between one expert's weight and the next.
+  [[nodiscard]] std::int64_t weight_step() const {
+    return product.row_b != 0 ? product.k : product.n * product.k;
+  }
+};
+
+std::int64_t rows_of(std::span<const std::int32_t> counts, std::size_t expert,
+                     std::size_t experts) {
+  std::int64_t rows = 0;
+  for (std::size_t at = expert; at < counts.size(); at += experts) {
+    rows += counts[at];
+  }
+  return rows;
+}
+
 }  // namespace
 
 bool multiplies_grouped(const Work& work, std::span<const View> operands) {
@@ -91,10 +140,7 @@ void expert_products(const Work& work, std::span<const View> operands,
   const std::byte* b = bytes(operands[1]);
   std::byte* c = bytes(operands[2]);
   for (std::size_t expert = 0; expert < experts; ++expert) {
-    std::int64_t rows = 0;
-    for (std::size_t at = expert; at < counts.size(); at += experts) {
-      rows += counts[at];
-    }
+    const std::int64_t rows = rows_of(counts, expert, experts);
     if (rows > 0) {
       matmuls.run_like(call.with_rows(rows), call.with_rows(bucket_of(rows)), a, b, c, workspace,
                        stream);
@@ -116,6 +162,43 @@ void rehearse_expert_products(const Work& work, std::span<const View> operands,
        bucket = bucket_of(bucket + 1)) {
     matmuls.run_like(call.with_rows(std::min(bucket, room)), call.with_rows(bucket),
                      operands[0].data, operands[1].data, operands[2].data, workspace, stream);
+  }
+}
+
+void narrow_experts(const Work& work, std::span<const View> operands,
+                    std::span<const std::int32_t> counts, MatmulLibrary& matmuls, void* workspace,
+                    cudaStream_t stream) {
+  const NarrowCall call(work, operands);
+  const MatmulCall& p = call.product;
+  const std::byte* a = bytes(operands[0]);
+  const std::byte* b = bytes(operands[2]);
+  std::byte* c = bytes(operands[4]);
+  for (std::int64_t expert = 0; expert < call.experts; ++expert) {
+    const std::int64_t rows =
+        rows_of(counts, static_cast<std::size_t>(expert), static_cast<std::size_t>(call.experts));
+    if (rows > 0) {
+      matmuls.run_like(call.with_rows(rows), call.with_rows(bucket_of(rows)), a, b, c, workspace,
+                       stream, call.scales);
+    } else if (call.summed && !p.accumulate) {
+      check(cudaMemsetAsync(c, 0, static_cast<std::size_t>(p.m * p.n * width(operands[4])), stream),
+            "an expert without rows");
+    }
+    a += call.summed ? narrow_columns(rows) : rows * p.k;
+    b += call.summed ? narrow_columns(rows) : call.weight_step();
+    c += (call.summed ? p.m : rows) * p.n * width(operands[4]);
+  }
+}
+
+void rehearse_narrow_experts(const Work& work, std::span<const View> operands,
+                             MatmulLibrary& matmuls, void* workspace, cudaStream_t stream) {
+  const NarrowCall call(work, operands);
+  const std::int64_t room =
+      call.summed ? call.width - call.experts * kNarrowColumns : operands[0].count / call.product.k;
+  for (std::int64_t bucket = bucket_of(1); bucket < bucket_of(room + 1);
+       bucket = bucket_of(bucket + 1)) {
+    matmuls.run_like(call.with_rows(std::min(bucket, room)), call.with_rows(bucket),
+                     operands[0].data, operands[2].data, operands[4].data, workspace, stream,
+                     call.scales);
   }
 }
 

@@ -27,4 +27,11 @@ void expert_products(const Work& work, std::span<const View> operands,
 void rehearse_expert_products(const Work& work, std::span<const View> operands,
                               MatmulLibrary& matmuls, void* workspace, cudaStream_t stream);
 
+// The same of Kernel::kExpertNarrowMatmul, which no grouped kernel multiplies yet.
+void narrow_experts(const Work& work, std::span<const View> operands,
+                    std::span<const std::int32_t> counts, MatmulLibrary& matmuls, void* workspace,
+                    cudaStream_t stream);
+void rehearse_narrow_experts(const Work& work, std::span<const View> operands,
+                             MatmulLibrary& matmuls, void* workspace, cudaStream_t stream);
+
 }  // namespace trireme::runtime::cuda

@@ -15,8 +15,10 @@ std::set<BufferId> buffers_of_counts(const Program& role) {
     };
     const auto* compute = std::get_if<Compute>(&op.kind);
     const auto* exchange = std::get_if<AllToAll>(&op.kind);
-    if (compute != nullptr && role.works[compute->work].kernel == Kernel::kExpertMatmul) {
-      add(3);
+    const int counts =
+        compute != nullptr ? counts_of_product(role.works[compute->work].kernel) : -1;
+    if (counts >= 0) {
+      add(static_cast<std::uint32_t>(counts));
     } else if (exchange != nullptr && exchange->row > 0) {
       add(2);
       add(3);

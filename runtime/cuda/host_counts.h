@@ -15,6 +15,11 @@
 
 namespace trireme::runtime::cuda {
 
+// The operand of a product of experts that says how many rows each has; -1: it is none.
+constexpr int counts_of_product(Kernel kernel) {
+  return kernel == Kernel::kExpertMatmul ? 3 : kernel == Kernel::kExpertNarrowMatmul ? 5 : -1;
+}
+
 class HostCounts {
  public:
   // Of the buffers that ops of the role read as counts.

@@ -179,9 +179,8 @@ cublasStatus_t MatmulLibrary::launch(const MatmulCall& call, const Prepared& pre
                         kWorkspaceBytes, stream);
 }
 
-void MatmulLibrary::run(const MatmulCall& call, const void* a, const void* b, void* c,
-                        void* workspace, cudaStream_t stream, const OperandScales& scales) {
-  const Prepared& prepared = prepare(call);
+void MatmulLibrary::set_scales(const MatmulCall& call, const Prepared& prepared,
+                               const OperandScales& scales) const {
   if (is_fp8(call.format_a) || is_fp8(call.format_b)) {  // cuBLASLt's first operand is b
     const auto* one = reinterpret_cast<const float*>(unit_scale_.data());
     check(set(prepared.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
@@ -191,6 +190,12 @@ void MatmulLibrary::run(const MatmulCall& call, const void* a, const void* b, vo
               scales.a != nullptr ? scales.a : one),
           "scale of a");
   }
+}
+
+void MatmulLibrary::run(const MatmulCall& call, const void* a, const void* b, void* c,
+                        void* workspace, cudaStream_t stream, const OperandScales& scales) {
+  const Prepared& prepared = prepare(call);
+  set_scales(call, prepared, scales);
   const cublasStatus_t status =
       launch(call, prepared, prepared.algorithm, a, b, c, workspace, stream);
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -199,16 +204,18 @@ void MatmulLibrary::run(const MatmulCall& call, const void* a, const void* b, vo
 }
 
 void MatmulLibrary::run_like(const MatmulCall& call, const MatmulCall& kept, const void* a,
-                             const void* b, void* c, void* workspace, cudaStream_t stream) {
+                             const void* b, void* c, void* workspace, cudaStream_t stream,
+                             const OperandScales& scales) {
   const Prepared& like = prepare(kept);
   Prepared own;
   cublasStatus_t status = describe_operation(call, own);
   if (status == CUBLAS_STATUS_SUCCESS) {
+    set_scales(call, own, scales);
     status = launch(call, own, like.algorithm, a, b, c, workspace, stream);
   }
   destroy(own);
   if (status != CUBLAS_STATUS_SUCCESS) {
-    run(call, a, b, c, workspace, stream);
+    run(call, a, b, c, workspace, stream, scales);
   }
 }
 

@@ -66,7 +66,7 @@ class MatmulLibrary {
   // The same by the algorithm of a product of another size, which is kept; by its own where that
   // does not serve.
   void run_like(const MatmulCall& call, const MatmulCall& kept, const void* a, const void* b,
-                void* c, void* workspace, cudaStream_t stream);
+                void* c, void* workspace, cudaStream_t stream, const OperandScales& scales = {});
 
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
@@ -79,6 +79,9 @@ class MatmulLibrary {
   const Prepared& prepare(const MatmulCall& call);
   // Fills in what `prepared` has; a status other than success is why it is incomplete.
   cublasStatus_t describe_operation(const MatmulCall& call, Prepared& prepared);
+  // Of fp8 operands.
+  void set_scales(const MatmulCall& call, const Prepared& prepared,
+                  const OperandScales& scales) const;
   cublasStatus_t find_algorithm(Prepared& prepared);
   cublasStatus_t launch(const MatmulCall& call, const Prepared& prepared,
                         const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b,

@@ -27,9 +27,31 @@ __device__ inline std::uint32_t scale_bits(std::uint32_t most, int largest) {
   return static_cast<std::uint32_t>(max(exponent, kLeastScale) + kBias) << kMantissa;
 }
 
-// `scale` begins at zero. Magnitudes compare as their bits do, NaN last.
-__global__ void scale_kernel(const Bf16* x, std::uint32_t* scale, std::int64_t vectors,
-                             int largest) {
+// Of a whole block.
+__device__ inline std::int64_t rows_that_came(const ArrivedRows& arrived) {
+  __shared__ unsigned long long all;
+  if (threadIdx.x == 0) {
+    all = 0;
+  }
+  __syncthreads();
+  unsigned long long mine = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < arrived.sources * arrived.experts;
+       i += kThreads) {
+    mine += static_cast<unsigned>(arrived.counts[i]);
+  }
+  if (mine > 0) {
+    atomicAdd(&all, mine);
+  }
+  __syncthreads();
+  return static_cast<std::int64_t>(all);
+}
+
+// `scale` begins at zero. Magnitudes compare as their bits do, NaN last. A row has `row_vectors`.
+__global__ void scale_kernel(const Bf16* x, std::uint32_t* scale, std::int64_t vectors, int largest,
+                             std::int64_t row_vectors, ArrivedRows arrived) {
+  if (arrived.counts != nullptr) {
+    vectors = rows_that_came(arrived) * row_vectors;
+  }
   std::uint32_t most = 0;  // of pairs of 16 bits, each half by itself
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -67,27 +89,90 @@ __device__ inline std::uint32_t codes_of(const uint2& four, float inverse) {
 constexpr int kTile = 128;  // rows and columns
 constexpr int kGroup = 4;   // rows that a word of the transpose holds
 
+// What a block casts: rows of x from `row` on, whose columns in the transpose begin at `column`,
+// and go on as zeros up to `columns` of them.
+struct Tile {
+  std::int64_t row = 0, column = 0;
+  int rows = 0, columns = 0;
+};
+
+__device__ inline Tile tile_of_matrix(std::int64_t rows) {
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * kTile;
+  const int here = static_cast<int>(min(static_cast<std::int64_t>(kTile), rows - first));
+  return {first, first, here, here};
+}
+
+// The experts' tiles lie one behind the other, each expert's from its own first row on; the rows of
+// the last may be fewer. Every warp looks for the block's, which may be none: no rows.
+__device__ inline Tile tile_of_experts(const ArrivedRows& arrived) {
+  constexpr unsigned kAll = 0xffffffffU;
+  constexpr int kColumns = 16;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int index = static_cast<int>(blockIdx.y);
+  int tiles = 0;  // of the experts before, with their rows and columns
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+  for (int first = 0; first < arrived.experts; first += kWarp) {
+    const int expert = first + lane;
+    int rows = 0;
+    for (int source = 0; source < arrived.sources && expert < arrived.experts; ++source) {
+      rows += arrived.counts[source * arrived.experts + expert];
+    }
+    const int columns = (rows + kColumns - 1) / kColumns * kColumns;
+    const int own = (rows + kTile - 1) / kTile;
+    int tiles_to = own;  // sums up to this lane
+    int rows_to = rows;
+    int columns_to = columns;
+    for (int offset = 1; offset < kWarp; offset *= 2) {
+      const int more_tiles = __shfl_up_sync(kAll, tiles_to, offset);
+      const int more_rows = __shfl_up_sync(kAll, rows_to, offset);
+      const int more_columns = __shfl_up_sync(kAll, columns_to, offset);
+      if (lane >= offset) {
+        tiles_to += more_tiles;
+        rows_to += more_rows;
+        columns_to += more_columns;
+      }
+    }
+    const int at = index - tiles - (tiles_to - own);
+    const unsigned found = __ballot_sync(kAll, at >= 0 && at < own);
+    if (found != 0) {
+      const int who = __ffs(static_cast<int>(found)) - 1;
+      const int before = __shfl_sync(kAll, at, who) * kTile;
+      return {row + __shfl_sync(kAll, rows_to - rows, who) + before,
+              column + __shfl_sync(kAll, columns_to - columns, who) + before,
+              min(kTile, __shfl_sync(kAll, rows, who) - before),
+              min(kTile, __shfl_sync(kAll, columns, who) - before)};
+    }
+    tiles += __shfl_sync(kAll, tiles_to, kWarp - 1);
+    row += __shfl_sync(kAll, rows_to, kWarp - 1);
+    column += __shfl_sync(kAll, columns_to, kWarp - 1);
+  }
+  return {};
+}
+
 // A warp takes four rows of the tile at once, a lane four neighbours of each. In shared memory a
 // column's words are turned by the lane that wrote them, so that neither writing nor reading meets
 // in a bank.
-template <__nv_fp8_interpretation_t kFormat>
+template <__nv_fp8_interpretation_t kFormat, bool kExperts>
 __global__ void __launch_bounds__(kThreads) cast_kernel(NarrowCast cast) {
+  const Tile tile = kExperts ? tile_of_experts(cast.arrived) : tile_of_matrix(cast.rows);
+  if (tile.rows == 0) {  // of the whole block
+    return;
+  }
   __shared__ std::uint32_t words[kTile * kTile / kGroup];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kTile;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * kTile;
   const std::int64_t column = first_column + kGroup * lane;
   const float inverse = 1.0F / *cast.scale;
 #pragma unroll
   for (int step = 0; step < kTile / kGroup / kWarps; ++step) {
     const int group = step * kWarps + warp;
-    const std::int64_t row = first_row + kGroup * group;
     std::uint32_t codes[kGroup] = {};
-    if (row < cast.rows && column < cast.columns) {
 #pragma unroll
-      for (int i = 0; i < kGroup; ++i) {
-        const std::int64_t at = (row + i) * cast.columns + column;
+    for (int i = 0; i < kGroup; ++i) {
+      if (kGroup * group + i < tile.rows && column < cast.columns) {
+        const std::int64_t at = (tile.row + kGroup * group + i) * cast.columns + column;
         codes[i] = codes_of<kFormat>(*reinterpret_cast<const uint2*>(cast.x + at), inverse);
         if (cast.codes != nullptr) {
           *reinterpret_cast<std::uint32_t*>(cast.codes + at) = codes[i];
@@ -125,17 +210,21 @@ __global__ void __launch_bounds__(kThreads) cast_kernel(NarrowCast cast) {
     codes.y = of_column[(group + 1 + writer) % kWarp];
     codes.z = of_column[(group + 2 + writer) % kWarp];
     codes.w = of_column[(group + 3 + writer) % kWarp];
-    const std::int64_t row = first_row + kGroup * group;
-    if (row < cast.rows && first_column + mine < cast.columns) {
-      *reinterpret_cast<uint4*>(cast.turned + (first_column + mine) * cast.rows + row) = codes;
+    if (kGroup * group < tile.columns && first_column + mine < cast.columns) {
+      *reinterpret_cast<uint4*>(cast.turned + (first_column + mine) * cast.turned_width +
+                                tile.column + kGroup * group) = codes;
     }
   }
 }
 
-// Rows alone: sixteen neighbours a thread.
+// Rows alone: sixteen neighbours a thread. A row has `row_vectors` of them.
 template <__nv_fp8_interpretation_t kFormat>
 __global__ void __launch_bounds__(kThreads)
-    cast_rows_kernel(const Bf16* x, const float* scale, std::uint8_t* codes, std::int64_t vectors) {
+    cast_rows_kernel(const Bf16* x, const float* scale, std::uint8_t* codes, std::int64_t vectors,
+                     std::int64_t row_vectors, ArrivedRows arrived) {
+  if (arrived.counts != nullptr) {
+    vectors = rows_that_came(arrived) * row_vectors;
+  }
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= vectors) {
     return;
@@ -157,24 +246,30 @@ void launch_cast(cudaStream_t stream, const NarrowCast& cast) {
   if (cast.turned == nullptr) {
     const std::int64_t vectors = cast.rows * cast.columns / 16;
     cast_rows_kernel<kFormat><<<blocks_of(vectors, kThreads), kThreads, 0, stream>>>(
-        cast.x, cast.scale, cast.codes, vectors);
+        cast.x, cast.scale, cast.codes, vectors, cast.columns / 16, cast.arrived);
     return;
   }
-  const dim3 grid(blocks_of(cast.columns, kTile), blocks_of(cast.rows, kTile));
-  cast_kernel<kFormat><<<grid, kThreads, 0, stream>>>(cast);
+  // Of experts each may have a tile that is not full.
+  const dim3 grid(blocks_of(cast.columns, kTile),
+                  blocks_of(cast.rows, kTile) + static_cast<unsigned>(cast.arrived.experts));
+  if (cast.arrived.counts != nullptr) {
+    cast_kernel<kFormat, true><<<grid, kThreads, 0, stream>>>(cast);
+  } else {
+    cast_kernel<kFormat, false><<<grid, kThreads, 0, stream>>>(cast);
+  }
 }
 
 }  // namespace
 
 void narrow_scale(cudaStream_t stream, const Bf16* x, float* scale, std::int64_t count,
-                  NumberFormat format) {
+                  NumberFormat format, std::int64_t width, const ArrivedRows& arrived) {
   constexpr unsigned kMostBlocks = 1024;
   check(cudaMemsetAsync(scale, 0, sizeof(float), stream), "narrow_scale");
   const std::int64_t vectors = count / kVector;
   const unsigned blocks = min(kMostBlocks, blocks_of(vectors, 4 * kThreads));
   scale_kernel<<<blocks, kThreads, 0, stream>>>(
       x, reinterpret_cast<std::uint32_t*>(scale), vectors,
-      format == NumberFormat::kE4m3 ? kLargestE4m3 : kLargestE5m2);
+      format == NumberFormat::kE4m3 ? kLargestE4m3 : kLargestE5m2, width / kVector, arrived);
 }
 
 void narrow_cast(cudaStream_t stream, const NarrowCast& cast) {

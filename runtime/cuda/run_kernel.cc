@@ -295,6 +295,11 @@ void run_kernel(const KernelContext& context, const Work& work, std::span<const 
     case Kernel::kNarrowTurned:
     case Kernel::kNarrowBoth:
     case Kernel::kNarrowMatmul:
+    case Kernel::kExpertNarrowScale:
+    case Kernel::kExpertNarrowCast:
+    case Kernel::kExpertNarrowTurned:
+    case Kernel::kExpertNarrowBoth:
+    case Kernel::kExpertNarrowMatmul:
       run_narrow(call);
       break;
     case Kernel::kKeysOut:

@@ -1,4 +1,6 @@
 #include "runtime/cuda/call.h"
+#include "runtime/cuda/expert_products.h"
+#include "runtime/cuda/host_counts.h"
 #include "runtime/cuda/narrow.h"
 
 namespace trireme::runtime::cuda {
@@ -39,6 +41,50 @@ void multiply(const Call& c) {
                          c.context.matmul_workspace, c.stream(), {c.master(1), c.master(3)});
 }
 
+void multiply_experts(const Call& c) {
+  need_multiples(c, c.dim(1));
+  if (!c.flag(3)) {
+    need_multiples(c, c.dim(2));
+  }
+  if (c.context.counts == nullptr) {
+    rehearse_narrow_experts(c.work, c.operands, *c.context.matmuls, c.context.matmul_workspace,
+                            c.stream());
+    return;
+  }
+  narrow_experts(c.work, c.operands, c.context.counts->read(c.operands[5]), *c.context.matmuls,
+                 c.context.matmul_workspace, c.stream());
+}
+
+// Rows of experts, of which there is room for more than came.
+void run_expert_casts(const Call& c, NumberFormat format) {
+  const Kernel kernel = c.work.kernel;
+  if (kernel == Kernel::kExpertNarrowMatmul) {
+    multiply_experts(c);
+    return;
+  }
+  const std::int64_t width = c.dim(1);
+  need_multiples(c, width);
+  const bool scales = kernel == Kernel::kExpertNarrowScale;
+  const ArrivedRows arrived{c.tokens(scales ? 1 : 2), static_cast<int>(c.dim(3)),
+                            static_cast<int>(c.dim(4))};
+  const std::int64_t count = c.operands[0].count;
+  if (scales) {
+    narrow_scale(c.stream(), c.compute(0), c.master(2), count, format, width, arrived);
+    return;
+  }
+  const std::int64_t rows = count / width;
+  NarrowCast cast{c.compute(0), c.master(1), nullptr, nullptr,
+                  rows,         width,       format,  narrow_width(rows, c.dim(4)),
+                  arrived};
+  if (kernel == Kernel::kExpertNarrowTurned) {
+    cast.turned = codes(c, 3);
+  } else {
+    cast.codes = codes(c, 3);
+    cast.turned = kernel == Kernel::kExpertNarrowBoth ? codes(c, 4) : nullptr;
+  }
+  narrow_cast(c.stream(), cast);
+}
+
 }  // namespace
 
 void run_narrow(const Call& c) {
@@ -46,6 +92,10 @@ void run_narrow(const Call& c) {
   const NumberFormat format = c.work.dims[static_cast<std::size_t>(dim_index(kernel, "gradient"))]
                                   ? NumberFormat::kE5m2
                                   : NumberFormat::kE4m3;
+  if (kernel >= Kernel::kExpertNarrowScale && kernel <= Kernel::kExpertNarrowMatmul) {
+    run_expert_casts(c, format);
+    return;
+  }
   need_multiples(c, c.dim(0));
   if (kernel == Kernel::kNarrowScale) {
     narrow_scale(c.stream(), c.compute(0), c.master(1), c.dim(0), format);
@@ -56,7 +106,8 @@ void run_narrow(const Call& c) {
     multiply(c);
     return;
   }
-  NarrowCast cast{c.compute(0), c.master(1), nullptr, nullptr, c.dim(0), c.dim(1), format};
+  NarrowCast cast{c.compute(0), c.master(1), nullptr, nullptr,
+                  c.dim(0),     c.dim(1),    format,  c.dim(0)};
   if (kernel == Kernel::kNarrowTurned) {
     cast.turned = codes(c, 2);
   } else {

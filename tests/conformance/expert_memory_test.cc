@@ -13,6 +13,8 @@
 #include "planner/lower/lower.h"
 #include "planner/plan/rules.h"
 #include "planner/plan/shape.h"
+#include "planner/walk/step_times.h"
+#include "planner/walk/walk.h"
 
 namespace trireme {
 namespace {
@@ -153,6 +155,62 @@ TEST(ExpertMemory, AStepOfOneMicroBatchEndsWithTheGradientsOfAllLayers) {
              100 * all.worst);
   EXPECT_LE(all.sum / all.count, 0.025);
   EXPECT_LE(all.worst, 0.05);
+}
+
+// In 8 bits: codes in the place of inputs, and what casts have alive.
+TEST(ExpertMemory, IsThatOfTheProgramThatRunsInEightBits) {
+  Difference all;
+  for (const char* preset : {"qwen3-30b-a3b", "deepseek-v2-lite", "mixtral-8x7b"}) {
+    for (const Layout& layout : kLayouts) {
+      if (layout.context > 1 && models::load_model(preset).latent) {
+        continue;
+      }
+      for (const double room : {0.0, 1.25}) {
+        Job job = job_of(preset, layout.micro_batch * 4);
+        job.precision = topologies::Precision::kFp8;
+        job.framework.expert_load = room;
+        compare(job, layout, all);
+      }
+    }
+  }
+  fmt::print("{} layouts, mean {:.2f} %, worst {:.2f} %\n", all.count, 100 * all.sum / all.count,
+             100 * all.worst);
+  EXPECT_LE(all.sum / all.count, 0.007);
+  EXPECT_LE(all.worst, 0.03);
+}
+
+// How far the closed form is from the longest path.
+double time_difference(const char* preset, const Layout& layout, topologies::Precision precision) {
+  Job job = job_of(preset, layout.micro_batch * 4);
+  job.precision = precision;
+  // What overlap costs is not in the longest path.
+  job.profile.frameworks["trireme"] = {{"overlap_slowdown", 0.0}};
+  const Plan plan = plan_of(job, layout);
+  job.cluster = topologies::narrowed(job.cluster, plan.gpus());
+  const StepProgram program = planner::lower(job, plan);
+  const Trace trace =
+      planner::walk(program, planner::time_ops(job, program), {.keep_timings = false});
+  planner::Estimate estimate;
+  planner::Estimator(job).estimate(plan, estimate);
+  return estimate.time.step_seconds / to_seconds(trace.step_times.front()).value - 1;
+}
+
+// Casts of experts' rows and weights, their products one by one, and latents' products with one
+// cast of what they share. Exchanges with other ranks are no matter of precision.
+TEST(ExpertTime, InEightBitsTheClosedFormFollowsTheLongestPathAsInSixteen) {
+  using topologies::Precision;
+  for (const char* preset : {"qwen3-30b-a3b", "deepseek-v2-lite", "mixtral-8x7b"}) {
+    const Layout alone{"mb2", 1, 1, 1, 1, 2};
+    EXPECT_NEAR(time_difference(preset, alone, Precision::kFp8), 0, 0.01) << preset;
+    for (const Layout& layout : kLayouts) {
+      if (layout.context > 1 && models::load_model(preset).latent) {
+        continue;
+      }
+      EXPECT_NEAR(time_difference(preset, layout, Precision::kFp8),
+                  time_difference(preset, layout, Precision::kBf16), 0.02)
+          << preset << " " << layout.name;
+    }
+  }
 }
 
 // One setting is read by the estimate, the program and what runs: less room, less memory.

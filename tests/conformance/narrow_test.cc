@@ -105,6 +105,66 @@ TEST(NarrowTraining, LayoutsThatCutNoTensorOfAMicroBatchTrainAlike) {
   }
 }
 
+// A first dense layer and routed experts above it, softmax or sigmoid with a shared expert;
+// queries, keys and values as they are or by way of latents.
+Job expert_job(bool shared, bool latent) {
+  Job job = narrow_job("llama");
+  job.model.name = fmt::format("experts-{}-{}", shared, latent);
+  job.model.moe = models::MixtureOfExperts{.experts = 4,
+                                           .experts_per_token = 2,
+                                           .expert_ffn = 32,
+                                           .shared_ffn = shared ? 64 : 0,
+                                           .router_bias = shared};
+  job.model.function.router_score = shared ? "sigmoid" : "softmax";
+  job.model.function.router_normalises = job.model.function.router_bias_selects = shared;
+  job.model.moe_layers = {false, true, true, true};
+  if (latent) {
+    job.model.kv_heads = job.model.heads;
+    job.model.latent = models::LatentAttention{
+        .q_lora = shared ? 32 : 0, .kv_lora = 48, .qk_nope = 16, .qk_rope = 16, .v_head = 16};
+    job.model.function.rotary_interleaved = true;
+  }
+  return job;
+}
+
+TEST(NarrowTraining, ExpertsAndLatentAttentionTrainAlike) {
+  expect_alike_in_uncut_plans(expert_job(false, false));
+  expect_alike_in_uncut_plans(expert_job(true, true));
+  expect_alike_in_uncut_plans(expert_job(false, true));
+}
+
+// Ranks that hold different experts have a scale each for those and for the rows that come.
+TEST(NarrowTraining, ExpertParallelismTrainsAsNearlyAsRoundingsAllow) {
+  for (const bool shared : {false, true}) {
+    Job job = expert_job(shared, shared);
+    job.sequence = job.model.max_sequence = 32;
+    const Outcome expected = train(job, plan_of("mb1"), kSteps, kDouble);
+    const auto sequence = [](Plan& p) { p.sequence_parallel = true; };
+    const auto apart = [](Plan& p) {
+      p.sequence_parallel = true;
+      p.expert_tensor = 1;
+    };
+    for (const Plan& plan :
+         {plan_of("ep2.dp2.mb1"), plan_of("ep4.dp4.mb1"),
+          plan_of("ep2.fsdp2.mb1", [](Plan& p) { p.sharding = Sharding::kFull; }),
+          plan_of("tp2.mb1", sequence), plan_of("tp2.ep2.mb1", apart)}) {
+      SCOPED_TRACE(fmt::format("{} {}", job.model.name, planner::short_form(plan)));
+      expect_near(train(job, plan, kSteps, kShuffled), expected);
+    }
+  }
+}
+
+TEST(NarrowTraining, ExpertsGradientsAreWithinTheFormatsRounding) {
+  Job exact = expert_job(true, true);
+  exact.precision = topologies::Precision::kBf16;
+  const Outcome expected = train(exact, plan_of("mb1"), kSteps, kDouble);
+  const Outcome outcome = train(expert_job(true, true), plan_of("mb1"), kSteps, kDouble);
+  const double apart = spread(outcome.gradients, expected.gradients);
+  EXPECT_GT(apart, 0.005);
+  EXPECT_LT(apart, 0.2);
+  EXPECT_NEAR(outcome.losses.back() / expected.losses.back(), 1, 3e-3);
+}
+
 // Frozen layers multiply in 8 bits; adapters' own products stay in 16 beside them.
 Job partly_trained_job(const char* kind, const char* targets, std::int64_t frozen) {
   Job job = narrow_job(kind);
@@ -229,6 +289,17 @@ std::string refusal(const Job& job, const Plan& plan) {
 TEST(NarrowTraining, WhatIsNotComputedInEightBitsIsRefusedByName) {
   Job job = narrow_job("llama");
   EXPECT_EQ(refusal(job, plan_of("mb1")), "");
+  EXPECT_EQ(refusal(expert_job(true, true), plan_of("mb1")), "");
+  job = expert_job(true, true);
+  job.model.moe->expert_ffn = 24;
+  EXPECT_NE(refusal(job, plan_of("mb1")).find("24 inner elements of an expert"), std::string::npos);
+  job = expert_job(true, true);
+  job.model.latent->kv_lora = 40;
+  EXPECT_NE(refusal(job, plan_of("mb1")).find("40 elements of a key's latent"), std::string::npos);
+  job = narrow_job("llama");
+  job.model.attention_sinks = true;
+  EXPECT_NE(refusal(job, plan_of("mb1")).find("attention sinks under fp8"), std::string::npos);
+  job = narrow_job("llama");
   job.model.ffn = 72;
   EXPECT_NE(refusal(job, plan_of("mb1")).find("multiples of 16: 72 inner elements"),
             std::string::npos);
@@ -271,10 +342,12 @@ TEST(NarrowTraining, InputsOfProductsAloneAreKeptAsCodes) {
 }
 
 TEST(NarrowTraining, AProgramOfNarrowProductsIsReadBackAsItWasWritten) {
-  const StepProgram program =
-      planner::lower(narrow_job("llama"), plan_of("mb1"), {.widths = {}, .executable = true});
-  EXPECT_TRUE(verify(program).empty());
-  EXPECT_EQ(parse_program(print(program), "narrow"), program);
+  for (const Job& job : {narrow_job("llama"), expert_job(true, true), expert_job(false, false)}) {
+    const StepProgram program =
+        planner::lower(job, plan_of("mb1"), {.widths = {}, .executable = true});
+    EXPECT_TRUE(verify(program).empty());
+    EXPECT_EQ(parse_program(print(program), "narrow"), program);
+  }
 }
 
 }  // namespace

@@ -20,21 +20,24 @@ case $gpus in
 esac
 failed=0
 experts=()
-[ "$gpus" = 1 ] && experts=(mb1 mb2 "mb2 --recompute full")
-[ "$gpus" = 2 ] && experts=(ep2.dp2 ep2.fsdp2 fsdp2 "ep2.fsdp2 --recompute full" pp2 tp2 tp2.ep2.etp1 cp2.ep2)
+[ "$gpus" = 1 ] && experts=(mb1 mb2 "mb2 --recompute full" "mb2 --precision fp8"
+  "mb2 --precision fp8 --recompute full")
+[ "$gpus" = 2 ] && experts=(ep2.dp2 ep2.fsdp2 fsdp2 "ep2.fsdp2 --recompute full" pp2 tp2 tp2.ep2.etp1 cp2.ep2
+  "ep2.fsdp2 --precision fp8" "tp2.ep2.etp1 --precision fp8" "pp2 --precision fp8")
 [ "$gpus" = 4 ] && experts=(ep4.dp4 ep4.fsdp4 ep2.fsdp4 ep2.dp2.fsdp2 "tp2.ep2.etp1.fsdp2 --sequence-parallel"
   "tp2.ep2.dp2 --sequence-parallel" pp2.ep2.fsdp2 cp2.ep4.fsdp2)
 [ "$gpus" = 8 ] && experts=(ep8.dp8 ep8.fsdp8 ep4.fsdp8 ep4.dp2.fsdp4 "tp2.ep4.etp1.fsdp4 --sequence-parallel"
   "tp2.ep2.dp4 --sequence-parallel" pp2.ep4.fsdp4 cp2.ep4.fsdp4)
 [ "$gpus" = 2 ] && layouts+=(cp2 "cp2 --recompute full" "cp2 --set context_all_to_all=true" "cp2 --set context_gather=false"
-  "cp2 --recompute full --set context_gather=false")
+  "cp2 --recompute full --set context_gather=false" "cp2 --precision fp8" "cp2 --precision fp8 --set context_gather=false")
 [ "$gpus" = 4 ] && layouts+=(cp4 cp2.fsdp2 tp2.cp2 cp2.pp2 "cp4 --set context_all_to_all=true" "cp4 --set context_gather=false"
   "cp2.fsdp2 --set context_gather=false" "tp2.cp2 --set context_gather=false" "cp2.pp2 --set context_gather=false")
 [ "$gpus" = 8 ] && layouts+=(cp8 cp4.fsdp2 cp2.fsdp4 "tp2.cp2.fsdp2 --sequence-parallel" cp4.pp2
   "cp8 --set context_all_to_all=true" "cp8 --set context_gather=false" "cp4.fsdp2 --set context_gather=false")
 latent=() scaled=()
-[ "$gpus" = 1 ] && latent=(mb1 "mb2 --recompute full") && scaled=(mb1 "mb2 --recompute full")
-[ "$gpus" = 2 ] && latent=(tp2 "tp2 --sequence-parallel" fsdp2 pp2 ep2.fsdp2)
+[ "$gpus" = 1 ] && latent=(mb1 "mb2 --recompute full" "mb2 --precision fp8") && scaled=(mb1 "mb2 --recompute full")
+[ "$gpus" = 2 ] && latent=(tp2 "tp2 --sequence-parallel" fsdp2 pp2 ep2.fsdp2 "ep2.fsdp2 --precision fp8"
+  "tp2 --precision fp8 --sequence-parallel")
 for model in ${4:-tiny-llama tiny-gpt ${experts:+tiny-experts} ${latent:+tiny-latent} ${scaled:+tiny-scaled}}; do
   if [ "$gpus" -gt 2 ] && [ $model = tiny-llama ]; then
     model=wide-llama  # as many key heads as ranks

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <vector>
 
 #include "runtime/cpu/compute.h"
 #include "runtime/cuda/device_objects.h"
+#include "runtime/cuda/host_counts.h"
 #include "runtime/cuda/run_kernel.h"
 
 namespace trireme::runtime::cuda {
@@ -19,26 +21,42 @@ namespace {
 constexpr ElementType kC = ElementType::kCompute;
 constexpr ElementType kM = ElementType::kMaster;
 constexpr ElementType kN = ElementType::kNarrow;
+constexpr ElementType kT = ElementType::kToken;
 
 // Memory of one operand on both sides; on the host compute is float.
 struct Operand {
   ElementType type;
   std::vector<float> numbers;
   std::vector<std::uint8_t> codes;
+  std::vector<std::int32_t> tokens;
   DeviceBytes device;
 
   Operand(ElementType kind, std::size_t count)
       : type(kind),
-        device(count * (kind == kM   ? 4
-                        : kind == kC ? 2
-                                     : 1),
+        device(count * (kind == kC   ? 2
+                        : kind == kN ? 1
+                                     : 4),
                "operand") {
-    kind == kN ? codes.resize(count) : numbers.resize(count);
+    if (kind == kT) {
+      tokens.resize(count);
+    } else {
+      kind == kN ? codes.resize(count) : numbers.resize(count);
+    }
+    EXPECT_EQ(cudaMemset(device.data(), 0, device.bytes()), cudaSuccess);
   }
-  [[nodiscard]] std::size_t count() const { return type == kN ? codes.size() : numbers.size(); }
+  explicit Operand(const std::vector<std::int32_t>& values) : Operand(kT, values.size()) {
+    tokens = values;
+    EXPECT_EQ(cudaMemcpy(device.data(), values.data(), device.bytes(), cudaMemcpyHostToDevice),
+              cudaSuccess);
+  }
+  [[nodiscard]] std::size_t count() const {
+    return codes.size() + numbers.size() + tokens.size();  // one of them
+  }
   [[nodiscard]] View on_host() {
     View view{};
-    view.data = type == kN ? static_cast<void*>(codes.data()) : numbers.data();
+    view.data = type == kN   ? static_cast<void*>(codes.data())
+                : type == kT ? static_cast<void*>(tokens.data())
+                             : numbers.data();
     return filled(view);
   }
   [[nodiscard]] View on_device() {
@@ -91,9 +109,17 @@ class CudaNarrow : public testing::Test {
     for (Operand* operand : operands) {
       host.push_back(operand->on_host());
       device.push_back(operand->on_device());
+      device.back().buffer = BufferId(static_cast<std::uint32_t>(device.size() - 1));
+    }
+    HostCounts counts(role_of_counts());
+    if (kernel == Kernel::kExpertNarrowMatmul) {
+      counts.mirror(device[5], nullptr);
     }
     cpu::run_kernel<float>({.program = &program, .rank = Rank(0), .settings = {}}, work, host);
-    run_kernel({.program = &program, .matmuls = &matmuls, .matmul_workspace = workspace.data()},
+    run_kernel({.program = &program,
+                .matmuls = &matmuls,
+                .matmul_workspace = workspace.data(),
+                .counts = &counts},
                work, device);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
@@ -128,6 +154,65 @@ class CudaNarrow : public testing::Test {
     run(Kernel::kNarrowTurned, {rows, columns, gradient}, {&x, &made.scale, &alone});
     EXPECT_EQ(alone.download<std::uint8_t>(), made.turned.codes);
     return made;
+  }
+
+  // The same of experts' rows, of which there is room for more.
+  Cast cast_experts(Operand& x, Operand& counts, std::int64_t senders, std::int64_t columns,
+                    std::int64_t gradient) {
+    const auto experts = static_cast<std::int64_t>(counts.count()) / senders;
+    const auto room = static_cast<std::int64_t>(x.count()) / columns;
+    const auto width = static_cast<std::size_t>(columns * narrow_width(room, experts));
+    const std::vector<std::int64_t> dims = {room, columns, gradient, senders, experts};
+    Cast made{Operand(kM, 1), Operand(kN, x.count()), Operand(kN, width)};
+    run(Kernel::kExpertNarrowScale, dims, {&x, &counts, &made.scale});
+    EXPECT_EQ(made.scale.download<float>(), made.scale.numbers);
+    run(Kernel::kExpertNarrowBoth, dims, {&x, &made.scale, &counts, &made.rows, &made.turned});
+    EXPECT_EQ(made.rows.download<std::uint8_t>(), made.rows.codes);
+    EXPECT_EQ(made.turned.download<std::uint8_t>(), made.turned.codes);
+    Operand rows(kN, x.count());
+    run(Kernel::kExpertNarrowCast, dims, {&x, &made.scale, &counts, &rows});
+    EXPECT_EQ(rows.download<std::uint8_t>(), made.rows.codes);
+    Operand turned(kN, width);
+    run(Kernel::kExpertNarrowTurned, dims, {&x, &made.scale, &counts, &turned});
+    EXPECT_EQ(turned.download<std::uint8_t>(), made.turned.codes);
+    return made;
+  }
+
+  // What the device has beside what the reference has.
+  static void expect_near(const Operand& c) {
+    std::vector<float> got;
+    if (c.type == kM) {
+      got = c.download<float>();
+    } else {
+      for (const __nv_bfloat16 value : c.download<__nv_bfloat16>()) {
+        got.push_back(__bfloat162float(value));
+      }
+    }
+    float largest = 0;
+    float worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      largest = std::max(largest, std::abs(c.numbers[i]));
+      worst = std::max(worst, std::abs(got[i] - c.numbers[i]));
+    }
+    EXPECT_LT(worst / largest, 8e-3);
+  }
+
+  // A role with one product of experts, so that its counts come to the host.
+  static const Program& role_of_counts() {
+    static const Program kRole = [] {
+      Program made;
+      made.works.push_back({Kernel::kExpertNarrowMatmul, {}, Flop(0), Bytes(0)});
+      Op op;
+      op.kind = Compute{0};
+      op.operands = {0, 6};
+      for (std::uint32_t i = 0; i < 6; ++i) {
+        made.operands.push_back({BufferId(i), kNoGroup, 0, 1});
+        made.buffers.push_back({0, -1, -1, 1024, kT, false});
+      }
+      made.ops.push_back(op);
+      return made;
+    }();
+    return kRole;
   }
 
   std::mt19937 engine{5};
@@ -176,22 +261,71 @@ TEST_F(CudaNarrow, ProductsAreThoseOfTheReference) {
           run(Kernel::kNarrowMatmul, {m, n, k, 1, gradient},
               {&first.rows, &first.scale, &second.rows, &second.scale, &c});
         }
-        std::vector<float> got;
-        if (type == kM) {
-          got = c.download<float>();
-        } else {
-          for (const __nv_bfloat16 value : c.download<__nv_bfloat16>()) {
-            got.push_back(__bfloat162float(value));
-          }
-        }
-        float largest = 0;
-        float worst = 0;
-        for (std::size_t i = 0; i < got.size(); ++i) {
-          largest = std::max(largest, std::abs(c.numbers[i]));
-          worst = std::max(worst, std::abs(got[i] - c.numbers[i]));
-        }
-        EXPECT_LT(worst / largest, 8e-3) << gradient << " " << adds;
+        SCOPED_TRACE(gradient);
+        expect_near(c);
       }
+    }
+  }
+}
+
+// Two senders and three experts, one of which gets nothing; and forty of one, in tiles of 128 rows.
+std::vector<std::vector<std::int32_t>> counts_of_rows(std::mt19937& engine) {
+  std::vector<std::int32_t> many;
+  for (int expert = 0; expert < 40; ++expert) {
+    many.push_back(expert % 7 == 3 ? 0 : static_cast<std::int32_t>(engine() % 300));
+  }
+  return {{5, 0, 33, 130, 0, 2}, many};
+}
+
+std::size_t all_of(const std::vector<std::int32_t>& counts) {
+  return static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0));
+}
+
+TEST_F(CudaNarrow, RowsOfExpertsAreCastAsTheReferenceDoes) {
+  for (const std::vector<std::int32_t>& given : counts_of_rows(engine)) {
+    Operand counts(given);
+    for (const std::size_t columns : {16U, 144U, 272U}) {
+      for (const std::int64_t gradient : {0, 1}) {
+        Operand x = random((all_of(given) + 30) * columns, 1e-3F);
+        for (std::size_t i = all_of(given) * columns; i < x.count(); ++i) {
+          x.numbers[i] = std::nanf("");  // nobody's
+        }
+        x.upload();
+        cast_experts(x, counts, given.size() == 6 ? 2 : 1, static_cast<std::int64_t>(columns),
+                     gradient);
+      }
+    }
+  }
+}
+
+TEST_F(CudaNarrow, ProductsOfExpertsAreThoseOfTheReference) {
+  constexpr std::int64_t out = 144;
+  constexpr std::int64_t in = 272;
+  for (const std::vector<std::int32_t>& given : counts_of_rows(engine)) {
+    Operand counts(given);
+    const std::int64_t senders = given.size() == 6 ? 2 : 1;
+    const auto experts = static_cast<std::int64_t>(given.size()) / senders;
+    const auto rows = static_cast<std::int64_t>(all_of(given));
+    const std::size_t room = all_of(given) + 30;
+    Operand x = random(room * in, 1e-4F);
+    Operand dy = random(room * out, 20);
+    Operand weight = random(static_cast<std::size_t>(experts * out * in), 1);
+    Cast inputs = cast_experts(x, counts, senders, in, 0);
+    Cast gradients = cast_experts(dy, counts, senders, out, 1);
+    Cast weights = cast(weight, experts * out, in, 0);
+    Operand y(kC, room * out);
+    run(Kernel::kExpertNarrowMatmul, {rows, out, in, 0, 0, 0, senders, experts},
+        {&inputs.rows, &inputs.scale, &weights.rows, &weights.scale, &y, &counts});
+    expect_near(y);
+    Operand dx(kC, room * in);
+    run(Kernel::kExpertNarrowMatmul, {rows, in, out, 0, 0, 1, senders, experts},
+        {&gradients.rows, &gradients.scale, &weights.turned, &weights.scale, &dx, &counts});
+    expect_near(dx);
+    Operand dw(kM, static_cast<std::size_t>(experts * out * in));
+    for (const std::int64_t adds : {0, 1}) {
+      run(Kernel::kExpertNarrowMatmul, {out, in, rows, 1, adds, 1, senders, experts},
+          {&gradients.turned, &gradients.scale, &inputs.turned, &inputs.scale, &dw, &counts});
+      expect_near(dw);
     }
   }
 }

@@ -7,7 +7,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 trireme=$1
 out=$2
 mkdir -p "$out"
-layouts=(mb1 "mb2 --recompute full" "mb1 --recompute selective" "mb1 --freeze-layers 2")
+layouts=(mb1 "mb2 --recompute full" "mb1 --recompute selective" "mb1 --freeze-layers 2" "mb1 --precision fp8")
 two=(tp2 pp2 dp2 cp2 fsdp2 "fsdp2 --sharding optimizer" "fsdp2 --sharding gradients" "fsdp2 --recompute full"
   "fsdp2 --lora-rank 8" "tp2 --lora-rank 8" "fsdp2 --freeze-layers 2")
 large=(mb1)

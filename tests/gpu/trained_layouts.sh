@@ -7,7 +7,8 @@ trireme=$1
 out=$2
 mkdir -p "$out"
 trained=("--lora-rank 8" "--lora-rank 8 --lora-targets attention" "--freeze-layers 2")
-layouts=(tp1 tp2 "tp2 --sequence-parallel" pp2 "pp2 --schedule zb-h1" dp2 fsdp2 "fsdp2 --recompute full" "dp2 --sharding optimizer")
+layouts=(tp1 tp2 "tp2 --sequence-parallel" pp2 "pp2 --schedule zb-h1" dp2 fsdp2 "fsdp2 --recompute full" "dp2 --sharding optimizer"
+  "tp1 --precision fp8" "fsdp2 --precision fp8")
 failed=0
 for model in tiny-llama tiny-gpt; do
   for how in "${trained[@]}"; do

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/planner/small_job.h"
 
 namespace trireme::planner {
@@ -18,13 +20,39 @@ TEST(NarrowCasts, AreOfProductsInEightBitsAlone) {
                           {models::Part::kContext, 128, 64, 128, 32}};
   work.input_gradient.matmuls = work.forward.matmuls;
   add_narrow_casts(job, Plan{}, 0, work);
-  ASSERT_EQ(work.forward.memory_bound.size(), 1U);
-  ASSERT_EQ(work.input_gradient.memory_bound.size(), 1U);
+  const auto bytes = [](const models::PassWork& pass) {
+    std::int64_t sum = 0;
+    for (const models::MemoryBoundWork& one : pass.memory_bound) {
+      EXPECT_EQ(one.part, models::Part::kAttentionOutput);
+      EXPECT_TRUE(one.own.has_value());  // as `calibrate` measures it
+      sum += one.traffic.value;
+    }
+    return sum;
+  };
   // Both are scanned, read again and written in 8 bits; a gradient is written both ways, and the
   // weight has its scale.
-  EXPECT_EQ(work.forward.memory_bound.front().traffic.value, (256 + 512) * 1024 * (2 + 2 + 1));
-  EXPECT_EQ(work.input_gradient.memory_bound.front().traffic.value,
-            256 * 1024 * (2 + 2 + 2) + 512 * 1024 * (2 + 1));
+  EXPECT_EQ(bytes(work.forward), (256 + 512) * 1024 * (2 + 2 + 1));
+  EXPECT_EQ(bytes(work.input_gradient), 256 * 1024 * (2 + 2 + 2) + 512 * 1024 * (2 + 1));
+}
+
+// Products that make latents of one hidden state read what the first of them cast; experts' rows
+// are cast by kernels of their own, of all experts at once.
+TEST(NarrowCasts, LatentsShareTheirInputAndExpertsTheirKernels) {
+  Job job = small_job("deepseek-v2-lite", "dgx-h100x1", "trireme");
+  job.precision = topologies::Precision::kFp8;
+  models::LayerWork work;
+  work.forward.matmuls = {{models::Part::kKeyValueDown, 128, 512, 2048},
+                          {models::Part::kKeyValueDown, 128, 64, 2048},
+                          {models::Part::kExpertsUp, 16, 2816, 2048, 8}};
+  add_narrow_casts(job, Plan{}, 1, work);
+  const auto count = [&](Kernel kernel) {
+    return std::ranges::count_if(work.forward.memory_bound,
+                                 [&](const auto& pass) { return pass.own == kernel; });
+  };
+  EXPECT_EQ(count(Kernel::kNarrowScale), 1 + 2 + 1);  // of one input and of three weights
+  EXPECT_EQ(count(Kernel::kNarrowCast), 1 + 2 + 1);
+  EXPECT_EQ(count(Kernel::kExpertNarrowScale), 1);
+  EXPECT_EQ(count(Kernel::kExpertNarrowBoth), 1);
 }
 
 }  // namespace

@@ -113,8 +113,11 @@ PassPair expert_host_seconds(const Job& job, const BehaviourFit& fit, std::int64
     return {plain * count.forward.plain, plain * count.backward.plain};
   }
   const Framework& framework = job.framework;
+  // Small operators, each of a plain launch, with a fill before it (planner/plan/host_counts.cc).
+  constexpr double kFilled = 1 + 1.5 / kPlainLaunch;
   const double all = framework.expert_launches * framework.host_slowdown *
-                     (1 - framework.graphed_launches) * launch_seconds;
+                     (framework.deterministic ? kFilled : 1) * (1 - framework.graphed_launches) *
+                     launch_seconds;
   return {all / 3, all * 2 / 3};
 }
 

@@ -107,9 +107,6 @@ std::vector<HostCounts> read_counts() {
       counts.name = reader.text("name");
       counts.source = reader.text("source");
       counts.implementation = implementation_of(reader.text("implementation"));
-      if (reader.has("packed_only")) {
-        counts.packed_only = reader.boolean("packed_only");
-      }
       if (reader.has("packed_waits")) {
         counts.packed_waits = reader.boolean("packed_waits");
       }
@@ -156,22 +153,6 @@ HostCounts with_fills(HostCounts counts) {
   return counts;
 }
 
-const HostCounts* counts_of(const Framework& framework) {
-  if (framework.host_counts.empty() || framework.traced_graph) {
-    return nullptr;
-  }
-  static const std::vector<HostCounts> filled = [] {
-    std::vector<HostCounts> counts = host_counts();
-    std::ranges::transform(counts, counts.begin(), with_fills);
-    return counts;
-  }();
-  const std::vector<HostCounts>& all = framework.deterministic ? filled : host_counts();
-  const auto found = std::ranges::find_if(all, [&](const HostCounts& one) {
-    return one.name == framework.host_counts && one.implementation == framework.implementation;
-  });
-  return found == all.end() ? nullptr : &*found;
-}
-
 void add(const HostCount& each, double times, HostCount& sum) {
   sum.launches += times * each.launches;
   sum.plain += times * each.plain;
@@ -196,12 +177,23 @@ const std::vector<HostCounts>& host_counts() {
 }
 
 const HostCounts* host_counts_of(const Framework& framework) {
-  const HostCounts* found = counts_of(framework);
-  return found == nullptr || found->packed_only ? nullptr : found;
+  if (framework.host_counts.empty() || framework.traced_graph) {
+    return nullptr;
+  }
+  static const std::vector<HostCounts> filled = [] {
+    std::vector<HostCounts> counts = host_counts();
+    std::ranges::transform(counts, counts.begin(), with_fills);
+    return counts;
+  }();
+  const std::vector<HostCounts>& all = framework.deterministic ? filled : host_counts();
+  const auto found = std::ranges::find_if(all, [&](const HostCounts& one) {
+    return one.name == framework.host_counts && one.implementation == framework.implementation;
+  });
+  return found == all.end() ? nullptr : &*found;
 }
 
 PassCount packed_sample_count(const Framework& framework, std::int64_t ranks) {
-  const HostCounts* found = counts_of(framework);
+  const HostCounts* found = host_counts_of(framework);
   if (found == nullptr) {
     return {};
   }
@@ -215,7 +207,7 @@ PassCount packed_sample_count(const Framework& framework, std::int64_t ranks) {
 }
 
 bool waits_for_packed_samples(const Framework& framework) {
-  const HostCounts* found = counts_of(framework);
+  const HostCounts* found = host_counts_of(framework);
   return found != nullptr && found->packed_waits;
 }
 

@@ -25,7 +25,6 @@ struct PassCount {
 struct HostCounts {
   std::string name, source;
   models::Implementation implementation = models::Implementation::kEagerTorch;
-  bool packed_only = false;              // its layers were not counted, what packed samples add was
   bool looped_only = false;              // `sparse` and `expert` are of experts in a loop
   bool deterministic = false;            // with a fill of what each launch writes
   bool waits_every_micro_batch = false;  // for the loss, at the end of each forward

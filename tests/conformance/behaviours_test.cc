@@ -42,9 +42,11 @@ struct Behaviour {
 std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
   return out << behaviour.name;
 }
-constexpr Behaviour kBehaviours[] = {{"trireme", 0.0115, 0.07},        {"megatron", 0.0095, 0.08},
-                                     {"megatron-fsdp", 0.0105, 0.085}, {"fsdp1", 0.0155, 0.125},
-                                     {"fsdp2", 0.021, 0.125},          {"deepspeed", 0.014, 0.075}};
+// Near equality neither host nor GPU hides the other wholly, in closed form alone: small models
+// under Megatron-LM, whose hosts are counted.
+constexpr Behaviour kBehaviours[] = {{"trireme", 0.0115, 0.07},      {"megatron", 0.022, 0.13},
+                                     {"megatron-fsdp", 0.022, 0.14}, {"fsdp1", 0.0155, 0.125},
+                                     {"fsdp2", 0.021, 0.125},        {"deepspeed", 0.014, 0.075}};
 
 class Behaviours : public testing::TestWithParam<Behaviour> {};
 
@@ -106,7 +108,7 @@ TEST(BehavioursOfExperts, TheHostWorksAroundUnitsOfExpertsAlone) {
 // whose gradients are reduced after the last pass, and a small model that waits for its host.
 class BehavioursInV : public testing::TestWithParam<Behaviour> {};
 constexpr Behaviour kBehavioursInV[] = {
-    {"trireme", 0.0115, 0.085}, {"megatron", 0.0075, 0.075}, {"fsdp2", 0.0165, 0.15}};
+    {"trireme", 0.0115, 0.085}, {"megatron", 0.012, 0.15}, {"fsdp2", 0.0165, 0.15}};
 
 TEST_P(BehavioursInV, TheClosedFormFollowsTheProgram) {
   expect_closed_form(GetParam(), tests::Chunks::kInV);

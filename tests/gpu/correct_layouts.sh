@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # correct_layouts.sh TRIREME FOLDER [GPUS] [MODELS]: trains tiny models under every layout of that many GPUs and compares the losses
 # with the CPU reference in fp32 (made first, unless FOLDER has it already). Fails when one is further than the tolerance of
-# bf16, which fp8 keeps too. MODELS: a list of those; all when left out.
+# bf16, or of fp8 (compare_losses.py). MODELS: a list of those; all when left out.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 trireme=$1

@@ -30,6 +30,7 @@ class HostTimes {
                              ? unit_launch(host_.role.ops[i], units.layers_each)
                              : SimDuration(0);
     }
+    issue_attention_once(times);
     add_tensor_hosts(times);
     add_expert_hosts(times);
     add_per_op_hosts(times);
@@ -44,6 +45,23 @@ class HostTimes {
   }
 
  private:
+  // A modelled attention of shared sequences stands in two pieces, of which one runs beside an
+  // exchange: its host is counted for all of it, and its ring's besides (add_ring_hosts).
+  void issue_attention_once(std::vector<OpTime>& times) const {
+    std::set<std::tuple<std::int32_t, std::int32_t, Phase>> begun;
+    for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
+      const auto* compute = std::get_if<Compute>(&host_.role.ops[i].kind);
+      if (compute == nullptr ||
+          host_.role.works[compute->work].kernel != Kernel::kModelledAttention) {
+        continue;
+      }
+      const Origin& origin = host_.role.ops[i].origin;
+      if (!begun.emplace(origin.layer, origin.micro_batch, origin.phase).second) {
+        times[i].launch = SimDuration(0);
+      }
+    }
+  }
+
   // Host time that the framework's tensor parallelism adds to a layer: a third with its first
   // collective of a forward (and of a repeated one), the rest in backward, as estimate has it.
   void add_tensor_hosts(std::vector<OpTime>& times) const {
@@ -282,9 +300,11 @@ class HostTimes {
     double layers_each = 1;
     bool gathered_again = false;  // for each micro-batch, not once a step: parameters are sharded
   };
-  // ZeRO gathers a unit once a step where parameters are whole, and has no hooks then.
+  // Parameters that are whole are gathered once a step, without hooks; only PyTorch's units stay
+  // what they are in a pipeline, which gathers them once.
   [[nodiscard]] bool works_around_units(const Units& units) const {
-    const Sharding sharding = units.gathered_again ? Sharding::kFull : Sharding::kGradients;
+    const bool stay = host_.job.framework.sharder == Sharder::kFsdp2;
+    const Sharding sharding = units.gathered_again || stay ? Sharding::kFull : Sharding::kOptimizer;
     return has_unit_hosts(host_.job.framework, counts_, sharding);
   }
   [[nodiscard]] Units units_of() const {

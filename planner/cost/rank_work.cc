@@ -98,6 +98,14 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   }
   times.host_wait_forward = all.forward;
   times.host_wait_backward = all.backward;
+  // The ends wait for the host by what they have it issue.
+  const auto waited = [&](const LayerTimes& end) {
+    const auto share = [](double part, double whole) { return whole > 0 ? part / whole : 0; };
+    return all.forward * share(end.forward.host, times.host_forward) +
+           all.backward * share(end.input_gradient.host, times.host_backward);
+  };
+  times.embedding += rank.embedding ? waited(set.embedding) : 0;
+  times.head += rank.head ? waited(set.head) : 0;
   return times;
 }
 
@@ -183,12 +191,8 @@ DataParallelInput TimeModel::State::data_input(const Plan& plan, const RankClass
     in.root_parameters += embedding_parameters / tensor;
   }
   in.dense_parameters += in.root_parameters;
-  const std::int64_t chunk =
-      std::max<std::int64_t>(1, layer_count / std::max<std::int64_t>(1, plan.virtual_pipeline));
-  const std::int64_t all =
-      layers_of_unit(job, plan, run_sharding(job, plan),
-                     kinds.dense_parameters.front() + kinds.expert_parameters.front());
-  const std::int64_t unit = all > 0 ? std::min(all, chunk) : chunk;
+  const std::int64_t unit = layers_of_unit(
+      job, plan, layer_count, kinds.dense_parameters.front() + kinds.expert_parameters.front());
   const std::int64_t units = (layer_count + unit - 1) / unit;
   in.units = static_cast<double>(units);
   in.unit_share = static_cast<double>(unit) / static_cast<double>(std::max(layer_count, unit));

@@ -6,6 +6,7 @@
 #include "planner/cost/host_wait.h"
 #include "planner/cost/time_state.h"
 #include "planner/cost/unit_launches.h"
+#include "planner/cost/unit_layers.h"
 #include "planner/plan/host_counts.h"
 #include "planner/plan/shape.h"
 
@@ -35,7 +36,8 @@ void TimeModel::State::add_unit_hosts(const Plan& plan, const RankClass& rank,
                                       RankTimes& times) const {
   const std::int64_t count =
       std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0});
-  const std::int64_t unit = plan.fsdp_unit > 0 ? plan.fsdp_unit : std::max<std::int64_t>(count, 1);
+  const std::int64_t unit = layers_of_unit(
+      job, plan, count, kinds.dense_parameters.front() + kinds.expert_parameters.front());
   std::int64_t experts = 0;  // layers whose experts are a unit beside them
   for (std::size_t kind = 0; kind < rank.layers.size(); ++kind) {
     experts += kinds.expert_parameters[kind] > 0 ? rank.layers[kind] : 0;

@@ -66,7 +66,7 @@ struct RankTimes {
   double repeated = 0, repeated_host = 0;  // of the backward: recompute with its collectives
   double added_by_recompute = 0;           // to both passes, waits for the host included
   double hidden = 0;
-  double embedding = 0, head = 0;  // of both passes: the ends of the model, without their host
+  double embedding = 0, head = 0;  // of both passes: the ends of the model
   double flop = 0, recomputed_flop = 0;
   [[nodiscard]] double forward_total() const {
     return forward + tensor_forward + context_forward + expert_forward + host_wait_forward;

@@ -28,4 +28,12 @@ std::int64_t layers_of_unit(const Job& job, const Plan& plan, const RunSharding&
       std::clamp(layers, 1.0, static_cast<double>(std::max<std::int64_t>(1, job.model.layers))));
 }
 
+std::int64_t layers_of_unit(const Job& job, const Plan& plan, std::int64_t rank_layers,
+                            double parameters) {
+  const std::int64_t chunk =
+      std::max<std::int64_t>(1, rank_layers / std::max<std::int64_t>(1, plan.virtual_pipeline));
+  const std::int64_t unit = layers_of_unit(job, plan, run_sharding(job, plan), parameters);
+  return unit > 0 ? std::min(unit, chunk) : chunk;
+}
+
 }  // namespace trireme::planner

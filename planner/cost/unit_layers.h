@@ -14,5 +14,8 @@ namespace trireme::planner {
 // `parameters`: of the first layer, whole.
 std::int64_t layers_of_unit(const Job& job, const Plan& plan, const RunSharding& run,
                             double parameters);
+// Of a rank that has so many layers: no unit has layers of two chunks.
+std::int64_t layers_of_unit(const Job& job, const Plan& plan, std::int64_t rank_layers,
+                            double parameters);
 
 }  // namespace trireme::planner

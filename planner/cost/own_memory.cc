@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/units.h"
 #include "planner/cost/in_flight.h"
+#include "planner/cost/layer_times.h"
 #include "planner/cost/own_embedding.h"
 #include "planner/cost/own_one_backward.h"
 #include "planner/cost/own_parts.h"
@@ -84,8 +85,8 @@ MemoryItems layer_backward(const Moment& at) {
   const LayerBytes& layer = shared.layer;
   const bool full = repeats_layers(plan);
   // Of a chunk that repeats some layers they are the first: its backward begins with one that kept
-  // all.
-  const bool last_kept = full && plan.recompute_layers > 0 &&
+  // all. A split one is fullest at its end.
+  const bool last_kept = full && plan.recompute_layers > 0 && !ends_with_weights(plan) &&
                          as_double(plan.recompute_layers) < stage.last_chunk_layers;
   const double repeated = last_kept ? 0 : full ? layer.whole - t.stream : layer.whole - layer.kept;
   MemoryItems in_layer = states;

@@ -283,6 +283,34 @@ std::vector<std::int64_t> leanest_sizes(const Job& job, const Plan& plan, bool o
   return {1};
 }
 
+// Where no forward is left behind a first backward a stage needs no copy of the embedding, nor a
+// forward beside its whole gradient (planner/cost/own_embedding.h): as many micro-batches as
+// stages, or one. None where the sequences that are under way then keep more, an input a layer
+// each.
+std::vector<std::int64_t> sizes_without_forwards_to_come(const Job& job, const Plan& plan,
+                                                         std::int64_t sequences) {
+  const models::Transformer& model = job.model;
+  const std::int64_t ranks = plan.context * (plan.sequence_parallel ? plan.tensor : 1);
+  const std::int64_t layers = std::max<std::int64_t>(1, model.layers / (2 * plan.pipeline));
+  const std::int64_t kept =
+      2 * (sequences - plan.pipeline) * (job.sequence / ranks) * model.hidden * layers;
+  const std::int64_t spared =
+      (6 * models::embedding_parameter_count(model) + 4 * models::layer_parameter_count(model, 0)) /
+      plan.tensor;
+  if (kept > spared) {
+    return {};
+  }
+  std::int64_t micro_batches = std::min(plan.pipeline, sequences);
+  while (sequences % micro_batches != 0) {
+    --micro_batches;
+  }
+  return {sequences / micro_batches, sequences};
+}
+
+bool shards_gradients(const ShardingChoice& choice) {
+  return choice.sharding == Sharding::kGradients || choice.sharding == Sharding::kFull;
+}
+
 }  // namespace
 
 std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const SpaceNode& node,
@@ -316,7 +344,7 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
     }
     open = std::move(left);
   };
-  const std::vector<std::int64_t> sizes = leanest_sizes(job, node.plan, own, sequences);
+  std::vector<std::int64_t> sizes = leanest_sizes(job, node.plan, own, sequences);
   const auto ask_all = [&](Recompute recompute, std::int64_t layers) {
     for (const std::int64_t size : sizes) {
       ask(recompute, layers, size);
@@ -324,6 +352,9 @@ std::vector<LeastMemory> least_memory(const Job& job, const Space& space, const 
   };
   ask_all(Recompute::kFull, -1);
   if (own) {
+    std::erase_if(open, [&](std::size_t c) { return !shards_gradients(choices[c]); });
+    sizes = sizes_without_forwards_to_come(job, node.plan, sequences);
+    ask_all(Recompute::kFull, -1);
     return least;
   }
   ask_all(Recompute::kNone, -1);

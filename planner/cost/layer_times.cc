@@ -46,8 +46,18 @@ double flop_of_pass(const PassWork& work) {
   return flop;
 }
 
-std::int64_t bits_of(const KeptCodes& codes) {
-  return (codes.qkv ? 1 : 0) + (codes.up ? 2 : 0) + (codes.down ? 4 : 0);
+// What casts in 8 bits depend on (narrow_casts.h) and nothing else of a layer does.
+std::int64_t casts_key(const Job& job, const Plan& plan) {
+  if (!multiplies_narrow(job)) {
+    return 0;
+  }
+  const KeptCodes codes = kept_codes(job, plan);
+  std::int64_t key = plan.micro_batches;
+  for (const bool kept :
+       {codes.qkv, codes.up, codes.down, codes.experts_up, codes.experts_down, codes.shared_down}) {
+    key = 2 * key + (kept ? 1 : 0);
+  }
+  return key;
 }
 
 }  // namespace
@@ -295,10 +305,9 @@ LayerTimer::Bare LayerTimer::bare(models::LayerWork work, double attention) cons
 }
 
 const LayerTimer::BareSet& LayerTimer::bare_set(const Plan& plan, const LayerKinds& kinds) {
-  const BareKey key{plan.tensor,           plan.context,
-                    plan.expert,           plan.expert_tensor,
-                    plan.micro_batch,      plan.sequence_parallel ? 1 : 0,
-                    fp32_experts_ ? 1 : 0, bits_of(kept_codes(job_, plan))};
+  const BareKey key{plan.tensor,           plan.context,         plan.expert,
+                    plan.expert_tensor,    plan.micro_batch,     plan.sequence_parallel ? 1 : 0,
+                    fp32_experts_ ? 1 : 0, casts_key(job_, plan)};
   if (const BareSet* found = bare_.find(key)) {
     return *found;
   }

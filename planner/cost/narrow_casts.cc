@@ -46,12 +46,18 @@ Kernel of_experts(Kernel kernel) {
   return static_cast<Kernel>(static_cast<int>(kernel) + kApart);
 }
 
+// Forward finds a weight's scale in the first of the step's micro-batches: each has its share.
+bool is_once_a_step(const Pass& pass) {
+  return pass.weight && pass.kernel == Kernel::kNarrowScale;
+}
+
 // The first of the products that make latents of one hidden state casts it for all of them.
 enum class Latents : std::uint8_t { kApart, kShareInput };
 
 class Adder {
  public:
-  Adder(models::PassWork& work, Latents latents) : work_(work), latents_(latents) {}
+  Adder(models::PassWork& work, Latents latents, std::int64_t micro_batches)
+      : work_(work), latents_(latents), micro_batches_(micro_batches) {}
 
   // Products of scores, where attention is not fused, stay in 16 bits.
   void add(const models::Matmul& product, std::span<const Pass> passes) {
@@ -71,14 +77,16 @@ class Adder {
       const std::int64_t elements =
           (pass.weight ? product.n : product.m) * product.k * product.count;
       const Kernel kernel = traits.routed && !pass.weight ? of_experts(pass.kernel) : pass.kernel;
-      work_.memory_bound.push_back(
-          {product.part, Bytes(bytes_of(pass.kernel) * elements), 1, kernel});
+      const std::int64_t share = is_once_a_step(pass) ? micro_batches_ : 1;
+      work_.memory_bound.push_back({product.part, Bytes(bytes_of(pass.kernel) * elements / share),
+                                    share > 1 ? 0 : 1, kernel});
     }
   }
 
  private:
   models::PassWork& work_;
   Latents latents_;
+  std::int64_t micro_batches_;
   bool seen_ = false;
 };
 
@@ -99,17 +107,17 @@ void add_narrow_casts(const Job& job, const Plan& plan, std::int64_t layer,
   }
   const bool trained = !job.training.has_adapters() && layer >= job.training.frozen_layers;
   const KeptCodes codes = trained ? kept_codes(job, plan) : KeptCodes{};
-  Adder forward(work.forward, Latents::kShareInput);
+  Adder forward(work.forward, Latents::kShareInput, plan.micro_batches);
   for (const models::Matmul& product : work.forward.matmuls) {
     forward.add(product,
                 keeps(codes, product.part) ? std::span<const Pass>(kForwardKept) : kForward);
   }
-  Adder input_gradient(work.input_gradient, Latents::kApart);
+  Adder input_gradient(work.input_gradient, Latents::kApart, plan.micro_batches);
   for (const models::Matmul& product : work.input_gradient.matmuls) {
     input_gradient.add(product,
                        trained ? std::span<const Pass>(kInputGradient) : kInputGradientAlone);
   }
-  Adder weight_gradient(work.weight_gradient, Latents::kShareInput);
+  Adder weight_gradient(work.weight_gradient, Latents::kShareInput, plan.micro_batches);
   for (const models::Matmul& product : work.weight_gradient.matmuls) {
     if (!keeps(codes, product.part)) {
       weight_gradient.add(product, kWeightGradient);

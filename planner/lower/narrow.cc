@@ -167,6 +167,15 @@ std::int64_t rows_of_weight(const LayerProduct& product) {
   return product.routed != nullptr ? product.routed->experts * product.out : product.out;
 }
 
+// For all micro-batches of the step.
+Operand weight_scale(Writer& w, const LayerProduct& product) {
+  Operand& scale = w.units.narrow_scale(product.weight);
+  if (!present(scale)) {
+    scale = scale_of(w, names_of(product).weight_scale, w.units.weight(product.weight));
+  }
+  return scale;
+}
+
 Operand narrow_forward(Writer& w, std::string_view name, const LayerProduct& product,
                        const Operand& x, NarrowState& state) {
   const PassNames& names = names_of(product);
@@ -174,12 +183,12 @@ Operand narrow_forward(Writer& w, std::string_view name, const LayerProduct& pro
   if (!present(state.rows)) {
     cast_input(w, product, x, state);
   }
-  state.weight_scale = scale_of(w, names.weight_scale, weight);
-  const Operand rows = cast(w, names.weight_cast, Kernel::kNarrowCast, weight,
-                            rows_of_weight(product), state.weight_scale);
+  const Operand scale = weight_scale(w, product);
+  const Operand rows =
+      cast(w, names.weight_cast, Kernel::kNarrowCast, weight, rows_of_weight(product), scale);
   const Operand y = result(w, name, product, product.out);
   multiply(w, name, product.routed, {product.rows, product.out, product.in},
-           {state.rows, state.input_scale}, {rows, state.weight_scale}, y);
+           {state.rows, state.input_scale}, {rows, scale}, y);
   state.rows = {};
   return y;
 }
@@ -188,21 +197,19 @@ Operand narrow_input_gradient(Writer& w, std::string_view name, const LayerProdu
                               const Operand& dy, NarrowState& state, const Operand& into) {
   const PassNames& names = names_of(product);
   const Operand weight = w.units.weight(product.weight);
-  if (!present(state.weight_scale)) {  // of a layer that is repeated up to this product
-    state.weight_scale = scale_of(w, names.weight_scale, weight);
-  }
+  const Operand scale = weight_scale(w, product);
   const Rows gradient(w, product, dy, true);
   state.gradient_scale = gradient.scale(names.gradient_scale);
   const Operand rows = w.units.is_trained(product.weight)
                            ? gradient.both(names.gradient_cast, names.gradient_turned,
                                            state.gradient_scale, state.gradient)
                            : gradient.rows(names.gradient_cast, state.gradient_scale);
-  const Operand turned = cast(w, names.weight_turned, Kernel::kNarrowTurned, weight,
-                              rows_of_weight(product), state.weight_scale);
+  const Operand turned =
+      cast(w, names.weight_turned, Kernel::kNarrowTurned, weight, rows_of_weight(product), scale);
   const bool adds = present(into);
   const Operand dx = adds ? into : result(w, name, product, product.in);
   multiply(w, name, product.routed, {product.rows, product.in, product.out, adds ? 1 : 0, 1},
-           {rows, state.gradient_scale}, {turned, state.weight_scale}, dx);
+           {rows, state.gradient_scale}, {turned, scale}, dx);
   return dx;
 }
 

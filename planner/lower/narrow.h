@@ -1,11 +1,11 @@
 // A layer's products with its weights, in 16 bits or in 8. Of those in 8: what is cast, when, and
 // what a product keeps from its forward for its backward. Each tensor has the scale that its own
-// largest value asks for, worked out before it is cast (current scaling): of the input and the
-// weight once in forward, of the gradient once in backward. Hopper multiplies codes whose inner
-// dimension is contiguous in both, so backward reads transposes: of the gradient, and of an input
-// that is kept so, beside its rows in one pass; of the weight and other inputs, cast again from 16
-// bits. A frozen weight has no gradient, and needs neither of its input and gradient. Of a rank's
-// routed experts all weights are one tensor, and so are all rows that came to them.
+// largest value asks for, worked out before it is cast (current scaling): of the weight once a
+// step, of the input once in forward, of the gradient once in backward. Hopper multiplies codes
+// whose inner dimension is contiguous in both, so backward reads transposes: of the gradient, and
+// of an input that is kept so, beside its rows in one pass; of the weight and other inputs, cast
+// again from 16 bits. A frozen weight has no gradient, and needs neither of its input and gradient.
+// Of a rank's routed experts all weights are one tensor, and so are all rows that came to them.
 #pragma once
 
 #include <string_view>
@@ -15,7 +15,7 @@
 namespace trireme::planner::lowering {
 
 struct NarrowState {
-  Operand input_scale, weight_scale;
+  Operand input_scale;
   Operand rows;   // the input's codes, until the product
   Operand input;  // transposed, where it is kept so
   // From the input's gradient to the weight's.

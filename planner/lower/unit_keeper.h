@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "planner/cost/unit_copies.h"
@@ -36,6 +38,11 @@ class UnitKeeper {
 
   [[nodiscard]] Operand weight(const Slot& slot) const;
   [[nodiscard]] bool is_trained(const Slot& slot) const;
+  // Of a weight in 8 bits, which changes once a step: its scale, once it was found. Count 0: not
+  // yet.
+  [[nodiscard]] Operand& narrow_scale(const Slot& slot) {
+    return narrow_scales_[{slot.unit, slot.offset}];
+  }
   // For the next kernel that writes this gradient. Marks it as written. Of what is frozen: room for
   // a kernel that has to write it beside something else, read by no one.
   GradientTarget gradient(const Slot& slot);
@@ -109,6 +116,7 @@ class UnitKeeper {
   Stream gather_stream_;
 
   std::vector<UnitState> units_;
+  std::map<std::pair<std::uint32_t, std::int64_t>, Operand> narrow_scales_;  // by unit and offset
   std::vector<GatherSpan> spans_;
   std::vector<std::uint32_t> starts_;  // visits at which spans begin
   std::size_t ahead_ = 0;              // starts

@@ -86,7 +86,8 @@ struct NarrowCall {
                 .output_fp32 = operands[4].type == ElementType::kMaster,
                 .format_a = work.dims[5] != 0 ? NumberFormat::kE5m2 : NumberFormat::kE4m3,
                 .format_b = NumberFormat::kE4m3,
-                .fast_accumulate = work.dims[5] == 0},
+                .fast_accumulate = work.dims[5] == 0,
+                .anywhere = true},
         summed(work.dims[3] != 0),
         experts(work.dims[7]),
         width(operands[0].count / work.dims[0]),
@@ -102,6 +103,12 @@ struct NarrowCall {
   [[nodiscard]] MatmulCall with_rows(std::int64_t rows) const {
     MatmulCall call = product;
     (summed ? call.k : call.m) = summed ? narrow_columns(rows) : rows;
+    return call;
+  }
+  // What the algorithm is chosen for; a row of a transpose is no longer than it is.
+  [[nodiscard]] MatmulCall like_rows(std::int64_t rows) const {
+    MatmulCall call = with_rows(bucket_of(rows));
+    call.k = summed ? std::min(call.k, width) : call.k;
     return call;
   }
   // Between one expert's weight and the next.
@@ -177,8 +184,8 @@ void narrow_experts(const Work& work, std::span<const View> operands,
     const std::int64_t rows =
         rows_of(counts, static_cast<std::size_t>(expert), static_cast<std::size_t>(call.experts));
     if (rows > 0) {
-      matmuls.run_like(call.with_rows(rows), call.with_rows(bucket_of(rows)), a, b, c, workspace,
-                       stream, call.scales);
+      matmuls.run_like(call.with_rows(rows), call.like_rows(rows), a, b, c, workspace, stream,
+                       call.scales);
     } else if (call.summed && !p.accumulate) {
       check(cudaMemsetAsync(c, 0, static_cast<std::size_t>(p.m * p.n * width(operands[4])), stream),
             "an expert without rows");
@@ -196,7 +203,7 @@ void rehearse_narrow_experts(const Work& work, std::span<const View> operands,
       call.summed ? call.width - call.experts * kNarrowColumns : operands[0].count / call.product.k;
   for (std::int64_t bucket = bucket_of(1); bucket < bucket_of(room + 1);
        bucket = bucket_of(bucket + 1)) {
-    matmuls.run_like(call.with_rows(std::min(bucket, room)), call.with_rows(bucket),
+    matmuls.run_like(call.with_rows(std::min(bucket, room)), call.like_rows(bucket),
                      operands[0].data, operands[2].data, operands[4].data, workspace, stream,
                      call.scales);
   }

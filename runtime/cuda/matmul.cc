@@ -135,13 +135,23 @@ cublasStatus_t MatmulLibrary::describe_operation(const MatmulCall& call, Prepare
   return status;
 }
 
-cublasStatus_t MatmulLibrary::find_algorithm(Prepared& prepared) {
+cublasStatus_t MatmulLibrary::find_algorithm(const MatmulCall& call, Prepared& prepared) {
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "matrix preference");
   const std::size_t workspace = kWorkspaceBytes;
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &workspace, sizeof(workspace)),
         "matrix preference");
+  constexpr std::uint32_t kAnywhere = 16;
+  for (const auto operand :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    if (call.anywhere) {
+      check(
+          cublasLtMatmulPreferenceSetAttribute(preference, operand, &kAnywhere, sizeof(kAnywhere)),
+          "matrix preference");
+    }
+  }
   cublasLtMatmulHeuristicResult_t result{};
   int results = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -160,7 +170,7 @@ const MatmulLibrary::Prepared& MatmulLibrary::prepare(const MatmulCall& call) {
   Prepared made;
   cublasStatus_t status = describe_operation(call, made);
   if (status == CUBLAS_STATUS_SUCCESS) {
-    status = find_algorithm(made);
+    status = find_algorithm(call, made);
   }
   if (status != CUBLAS_STATUS_SUCCESS) {
     destroy(made);

@@ -33,6 +33,7 @@ struct MatmulCall {
   std::int64_t row_a = 0, row_b = 0, row_c = 0;
   NumberFormat format_a = NumberFormat::kBf16, format_b = NumberFormat::kBf16;
   bool fast_accumulate = false;
+  bool anywhere = false;  // operands begin at any multiple of 16 bytes, not of 256
   friend auto operator<=>(const MatmulCall&, const MatmulCall&) = default;
 };
 
@@ -82,7 +83,7 @@ class MatmulLibrary {
   // Of fp8 operands.
   void set_scales(const MatmulCall& call, const Prepared& prepared,
                   const OperandScales& scales) const;
-  cublasStatus_t find_algorithm(Prepared& prepared);
+  cublasStatus_t find_algorithm(const MatmulCall& call, Prepared& prepared);
   cublasStatus_t launch(const MatmulCall& call, const Prepared& prepared,
                         const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b,
                         void* c, void* workspace, cudaStream_t stream);

@@ -180,8 +180,12 @@ void TimeModel::State::time_step(const Plan& plan, OfAxes& of, TimeEstimate& out
   items.other += std::max(0.0, step_host_seconds(plan) - items.optimizer);
   add_offload(plan, step, items);
   out.step_seconds = items.total();
-  out.low_seconds = out.step_seconds * interval.low;
-  out.high_seconds = (out.step_seconds + m * slower_host_seconds(plan, slowest)) * interval.high;
+  // Runs of one program on one kind of host differ by 10 to 30 % (docs/frameworks_started.md).
+  constexpr double kSlowestHost = 1.3;
+  const double faster = std::min(0.0, other_host_seconds(plan, slowest, 1 / kSlowestHost));
+  const double slower = std::max(0.0, other_host_seconds(plan, slowest, kSlowestHost));
+  out.low_seconds = (out.step_seconds + m * faster) * interval.low;
+  out.high_seconds = (out.step_seconds + m * slower) * interval.high;
   out.hidden_communication_seconds = m * slowest.hidden + step.data.hidden;
   out.recomputed_flop_share = step.flop > 0 ? step.recomputed_flop / step.flop : 0;
 }

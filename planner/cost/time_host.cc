@@ -13,9 +13,6 @@
 namespace trireme::planner {
 namespace {
 
-// Runs of one program on one kind of host differ by 10 to 30 % (docs/frameworks_started.md).
-constexpr double kSlowestHost = 1.3;
-
 bool spreads_the_rest(const Plan& plan) {
   return plan.sharded * plan.context > 1;
 }
@@ -89,17 +86,18 @@ double TimeModel::State::step_host_seconds(const Plan& plan) {
          step_host(job, static_cast<double>(most), step_shards(job.framework, plan));
 }
 
-// What a micro-batch takes longer on a slower host, where the machine's was not measured.
-double TimeModel::State::slower_host_seconds(const Plan& plan, const RankTimes& rank) const {
+// What a micro-batch takes longer on a host that takes `slower` times as long, where the machine's
+// was not measured.
+double TimeModel::State::other_host_seconds(const Plan& plan, const RankTimes& rank,
+                                            double slower) const {
   if (job.profile.machine || counts == nullptr) {
     return 0;
   }
   const PassPair gpu = {rank.forward_total() - rank.host_wait_forward,
                         rank.backward_total() - rank.host_wait_backward};
-  const PassPair host = {kSlowestHost * rank.host_forward, kSlowestHost * rank.host_backward};
+  const PassPair host = {slower * rank.host_forward, slower * rank.host_backward};
   const HostWaits waits = host_waits(gpu, host, plan.pipeline > 1, job.framework);
-  return std::max(
-      0.0, waits.forward + waits.backward - rank.host_wait_forward - rank.host_wait_backward);
+  return waits.forward + waits.backward - rank.host_wait_forward - rank.host_wait_backward;
 }
 
 }  // namespace trireme::planner

@@ -205,7 +205,8 @@ struct TimeModel::State {
   [[nodiscard]] double tied_exchange(const Plan& plan, const Placed& placed);
   [[nodiscard]] bool predicts(const RankClass& rank) const;  // has extra prediction modules
   [[nodiscard]] double step_host_seconds(const Plan& plan);
-  [[nodiscard]] double slower_host_seconds(const Plan& plan, const RankTimes& rank) const;
+  [[nodiscard]] double other_host_seconds(const Plan& plan, const RankTimes& rank,
+                                          double slower) const;
 
   Job job;
   BehaviourFit fit;

@@ -25,11 +25,6 @@ double zero_bubble(double m, double p, double waiting, const StageTotals& stages
   return m * stages.slowest + std::max(0.0, drain - put_off);
 }
 
-// What a micro-batch of chunks in turn waits for the longer chunks of other ranks.
-double uneven_turns(const StageTotals& stages) {
-  return std::max(0.0, stages.bottleneck - stages.slowest);
-}
-
 // Chunks in Megatron's order (training_systems 4): with fewer micro-batches than ranks a rank waits
 // for its next chunk until the first micro-batch has passed all the others. Whoever waits for a
 // gradient has done what needs none.
@@ -40,18 +35,18 @@ double interleaved(const Plan& plan, const StageTotals& stages) {
     return stages.sum + static_cast<double>(plan.micro_batches - 1) * stages.slowest / chunks -
            (chunks - 1 / ranks) * stages.before_messages;
   }
+  const double uneven = std::max(0.0, stages.bottleneck - stages.slowest);
   return steady(plan.micro_batches, plan.virtual_pipeline, stages.sum, stages.slowest) +
-         static_cast<double>(plan.micro_batches) * uneven_turns(stages) -
+         static_cast<double>(plan.micro_batches) * uneven -
          (1 - 1 / ranks) * stages.before_messages;
 }
 
 // What messages of `hop` seconds that run beside compute add to interleaved chunks. Between two
 // forwards of neighbouring ranks lie one of each kind; a forward's message must be there before the
 // next rank's turn, and a backward's but for what comes before it needs that, and both round the
-// loop of ranks: a turn of forward F and backward B takes at least max(F, B) + hop, and 2 hop. In a
-// turn that waits for another rank's longer chunk the message comes meanwhile. Before the first
-// backward and after the last forward nothing else is there to do: a group's next chunk waits until
-// its first micro-batch has passed all p ranks, hops included.
+// loop of ranks: a turn of forward F and backward B takes at least max(F, B) + hop, and 2 hop.
+// Before the first backward and after the last forward nothing else is there to do: a group's next
+// chunk waits until its first micro-batch has passed all p ranks, hops included.
 double interleaved_waits(const Plan& plan, const StageTotals& stages, double hop) {
   const auto v = static_cast<double>(plan.virtual_pipeline);
   const auto p = static_cast<double>(plan.pipeline);
@@ -70,8 +65,7 @@ double interleaved_waits(const Plan& plan, const StageTotals& stages, double hop
   const auto loop = [&](double pass, double message) {
     return std::max(0.0, p * (pass + message) - group * pass);
   };
-  const double meanwhile = std::min(longer, uneven_turns(stages));  // of v turns
-  return (turns - warm_up) * (longer - meanwhile / v) +
+  return (turns - warm_up) * longer +
          std::max(0.0, loops) * (loop(forward, hop) + loop(backward, back));
 }
 

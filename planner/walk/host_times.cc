@@ -130,26 +130,10 @@ class HostTimes {
     if (counts_ == nullptr || group == kNoGroup || host_.job.framework.context_all_to_all) {
       return;
     }
-    issue_attention_once(times);
     const double ranks = launch_seconds_ * static_cast<double>(ranks_of(group));
     add_once_a_pass([group](const Op& op) { return group_of(op.kind) == group; },
                     {ranks * counts_->ring.forward.plain, ranks * counts_->ring.backward.plain},
                     times);
-  }
-
-  // A program has the attention of a ring in two pieces, its own keys' and the others': the host's
-  // part was counted of the whole, and what each rank adds besides.
-  void issue_attention_once(std::vector<OpTime>& times) const {
-    std::set<std::tuple<std::int32_t, std::int32_t, Phase>> begun;
-    for (std::size_t i = 0; i < host_.role.ops.size(); ++i) {
-      const Op& op = host_.role.ops[i];
-      const auto* compute = std::get_if<Compute>(&op.kind);
-      if (compute != nullptr &&
-          host_.role.works[compute->work].kernel == Kernel::kModelledAttention &&
-          !begun.emplace(op.origin.layer, op.origin.micro_batch, op.origin.phase).second) {
-        times[i].launch = SimDuration{};
-      }
-    }
   }
 
   [[nodiscard]] GroupId group_named(const char* name) const {

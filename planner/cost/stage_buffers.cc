@@ -209,12 +209,15 @@ double stepped_gradients(const StageContext& context, const StageContents& stage
 double bucket_bytes(const StageContext& context, const StageContents& stage) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
-  if (plan.sharding != Sharding::kNone || plan.replicas < 2) {
-    return 0;
+  const bool none = plan.sharding == Sharding::kNone;
+  if (is_flat(job)) {
+    // Sharded states are reduced without DDP: nanotron flattens the fp32 gradients first
+    // (distributed.py reduce_scatter_coalesced), and half of that finds room where activations
+    // were.
+    const bool copies = none ? plan.replicas > 1 : plan.data_parallel() > 1;
+    return copies ? job.framework.ddp_bucket_bytes * (stage.trained + stage.trained_experts) : 0;
   }
-  return has_torch_states(job)
-             ? stepped_gradients(context, stage)
-             : job.framework.ddp_bucket_bytes * (stage.trained + stage.trained_experts);
+  return has_torch_states(job) && none && plan.replicas > 1 ? stepped_gradients(context, stage) : 0;
 }
 
 double workspace_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,

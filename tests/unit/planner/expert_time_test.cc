@@ -249,6 +249,31 @@ TEST(ExpertTime, WeightGradientsOfDeepSeeksFp8AreSlower) {
   EXPECT_GT(slower, 1.03 * expert_step(job, plan).step_seconds);
 }
 
+// A scale for each row: products at 0.9 of the rate with one a tensor, forward, backward and in
+// both readers, and whole weights that each rank casts in forward and backward, not for theirs.
+TEST(ExpertTime, Fp8WithAScaleForEachRowIsSlower) {
+  Job job = expert_job("dgx-h100x2");
+  job.framework = find_framework("torchtitan");
+  job.precision = topologies::Precision::kFp8;
+  const topologies::OpCost cost(job.cluster, job.profile);
+  const BehaviourFit fit = behaviour_fit(job);
+  const topologies::MatmulShape shape{8192, 14336, 4096, 1};
+  const auto seconds = [&](bool weight_gradient) {
+    return product_seconds(job, cost, fit, shape, {ProductWidth::kOfLayer, weight_gradient});
+  };
+  const double forward = seconds(false);
+  const double weight = seconds(true);
+  job.framework.fp8_casts_weights = true;
+  EXPECT_NEAR(seconds(false) - forward, 5.0 * 14336 * 4096 / cost.memory_rate().value, 1e-9);
+  EXPECT_EQ(seconds(true), weight);
+  job.framework.fp8_casts_weights = false;
+  job.framework.fp8_product_rate = 0.9;
+  EXPECT_GT(seconds(true), 1.05 * weight);
+  EXPECT_LT(seconds(true), weight / 0.9 + 1e-9);
+  const Plan plan = expert_plan(job, 16);
+  EXPECT_NEAR(expert_step(job, plan).step_seconds / simulated(job, plan), 1, 0.05);
+}
+
 // DeepSeek-V3's published step hides nearly all of its exchanges; it was predicted with all
 // exposed.
 TEST(ExpertTime, ExchangesHideBesideAnotherMicroBatch) {

@@ -95,10 +95,15 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
 // all ranks take as long as the longest.
 double TimeModel::State::seconds_in_turn(const Plan& plan, const std::vector<RankClass>& classes) {
   const std::size_t places = classes.front().chunks.size();
+<<<<<<< HEAD
   const auto seconds = [&](std::size_t c, std::size_t place, std::size_t of_embedding) {
     const StageSeconds& own = stage_seconds[c];
     return own.body() * classes[c].chunks[place].share +
            (place == of_embedding ? own.embedding : 0) + (place + 1 == places ? own.head : 0);
+=======
+  const auto layers_of = [&](std::size_t c, std::size_t place) {
+    return stage_seconds[c].body() * classes[c].chunks[place].share;
+>>>>>>> 5ddb669 (The pace of chunks in turn is that of layers: the first rank's embedding delayed the last one; bounds of tests, known disagreements, accuracy and speed as measured)
   };
   double ranks = 0;
   for (const RankClass& one : classes) {
@@ -109,17 +114,30 @@ double TimeModel::State::seconds_in_turn(const Plan& plan, const std::vector<Ran
   double longest = 0;
   double all_longest = 0;
   for (std::size_t place = 0; place < places; ++place) {
+<<<<<<< HEAD
     double pace = 0;  // the mean over ranks
     double slowest = 0;
     for (std::size_t c = 0; c < classes.size(); ++c) {
       pace += static_cast<double>(classes[c].count) * seconds(c, place, places - 1);
       slowest = std::max(slowest, seconds(c, place, 0));
+=======
+    double pace = 0;  // of the layers, the mean over ranks
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      pace += static_cast<double>(classes[c].count) * layers_of(c, place);
+>>>>>>> 5ddb669 (The pace of chunks in turn is that of layers: the first rank's embedding delayed the last one; bounds of tests, known disagreements, accuracy and speed as measured)
     }
     pace /= ranks;
     all_longest += classes.front().chunks[place].places * slowest;
     for (std::size_t c = 0; c < classes.size(); ++c) {
+<<<<<<< HEAD
       double& sum = stage_seconds[c].in_turn;
       sum += classes[c].chunks[place].places * std::max(seconds(c, place, places - 1), pace);
+=======
+      StageSeconds& own = stage_seconds[c];
+      const double ends = (place == 0 ? own.embedding : 0) + (place + 1 == places ? own.head : 0);
+      double& sum = own.in_turn;
+      sum += classes[c].chunks[place].places * std::max(layers_of(c, place) + ends, pace);
+>>>>>>> 5ddb669 (The pace of chunks in turn is that of layers: the first rank's embedding delayed the last one; bounds of tests, known disagreements, accuracy and speed as measured)
       longest = std::max(longest, sum);
     }
   }

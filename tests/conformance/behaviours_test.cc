@@ -33,8 +33,8 @@ double simulated_seconds(const Drawn& drawn) {
   return tests::simulated_seconds(drawn.job, drawn.program);
 }
 
-// What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: nine of the
-// 3,000 plans are beyond 8 %, of the kinds that docs/accuracy.md names.
+// What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: one of the
+// 3,000 plans is beyond 8 %, of the kind that docs/accuracy.md names.
 struct Behaviour {
   const char* name;
   double mean, worst;
@@ -42,11 +42,17 @@ struct Behaviour {
 std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
   return out << behaviour.name;
 }
+<<<<<<< HEAD
 // Near equality neither host nor GPU hides the other wholly, in closed form alone: small models
 // under Megatron-LM, whose hosts are counted.
 constexpr Behaviour kBehaviours[] = {{"trireme", 0.0115, 0.07},      {"megatron", 0.022, 0.13},
                                      {"megatron-fsdp", 0.022, 0.14}, {"fsdp1", 0.0155, 0.125},
                                      {"fsdp2", 0.021, 0.125},        {"deepspeed", 0.014, 0.075}};
+=======
+constexpr Behaviour kBehaviours[] = {{"trireme", 0.0115, 0.07},        {"megatron", 0.0095, 0.08},
+                                     {"megatron-fsdp", 0.0105, 0.085}, {"fsdp1", 0.0135, 0.14},
+                                     {"fsdp2", 0.013, 0.08},           {"deepspeed", 0.008, 0.06}};
+>>>>>>> 5ddb669 (The pace of chunks in turn is that of layers: the first rank's embedding delayed the last one; bounds of tests, known disagreements, accuracy and speed as measured)
 
 class Behaviours : public testing::TestWithParam<Behaviour> {};
 
@@ -142,7 +148,7 @@ TEST(BehavioursOfSharedSequences, PyTorchsFollowTheirProgramsToo) {
       job.sequence = 8192 << random.below(5);
       job.model.max_sequence = std::max(job.model.max_sequence, job.sequence);
     };
-    expect_closed_form({"fsdp2", 0.032, 0.165}, tests::Chunks::kLooped, choose,
+    expect_closed_form({"fsdp2", 0.014, 0.09}, tests::Chunks::kLooped, choose,
                        tests::Sequences::kShared);
   }
 }
@@ -150,11 +156,10 @@ TEST(BehavioursOfSharedSequences, PyTorchsFollowTheirProgramsToo) {
 // Chunks of one or two layers were counted as if they were alone on their rank: 15 % too little, of
 // the next chunk's gathered unit and the last one's gradients. Programs of other frameworks had
 // this project's kept tensors, logits and fp32 states: 5 to 18 % away; the micro-batch whose split
-// backward runs was counted as it was kept: 50 % too little. Of 3,000 plans some 20 are beyond 5 %:
-// pipelines of a few GiB whose token table is larger than their layers, and reductions of it that
-// last into the next pass. Of 31 plans with context parallelism five that recompute attention are
-// 4 to 9 % too low.
-constexpr Behaviour kMemories[] = {{"trireme", 0.006, 0.09},       {"megatron", 0.004, 0.03},
+// backward runs was counted as it was kept: 50 % too little. Reductions of a token table that last
+// into the next pass were left out, up to 10 %: of PyTorch's and Megatron's sharded pipelines of a
+// few GiB they still are.
+constexpr Behaviour kMemories[] = {{"trireme", 0.004, 0.055},      {"megatron", 0.003, 0.02},
                                    {"megatron-fsdp", 0.01, 0.085}, {"fsdp1", 0.01, 0.115},
                                    {"fsdp2", 0.008, 0.065},        {"deepspeed", 0.0055, 0.07}};
 
@@ -198,7 +203,7 @@ TEST_P(BehavioursMemory, MemoryIsWhatTheProgramHasAlive) {
 
 class BehavioursMemoryInV : public testing::TestWithParam<Behaviour> {};
 constexpr Behaviour kMemoriesInV[] = {
-    {"trireme", 0.011, 0.165}, {"megatron", 0.008, 0.078}, {"fsdp2", 0.0075, 0.07}};
+    {"trireme", 0.005, 0.04}, {"megatron", 0.005, 0.05}, {"fsdp2", 0.0075, 0.05}};
 
 TEST_P(BehavioursMemoryInV, MemoryIsWhatTheProgramHasAlive) {
   expect_memory(GetParam(), tests::Chunks::kInV);

@@ -94,6 +94,8 @@ const Layout kLayouts[] = {
      "pp2.cp4.fsdp16.dp4.mb2.unit2", -0.064, 0.04},
     {"AHeadKeepsTheOtherChunksWaiting", "fsdp1", "llama-3.2-1b", "dgx-h100x1", 2048, 16,
      "tp2.pp4.vpp4.mb2", -0.083, 0.02},
+    {"ExpertsOfAUnitsLayersAreOneUnitForTheHost", "deepspeed", "mixtral-8x7b", "dgx-h100x32", 4096,
+     256, "tp8.ep4.fsdp16.dp2.mb1.rc-core_attn+layernorm.unit2", 0.149, 0.02},
     {"SumsOfPyTorchsKeysRunBesideTheirExchange", "fsdp2", "llama-3.1-8b", "dgx-a100-80gbx32", 32768,
      64, "tp8.cp8.dp4.mb4.rc-full.nosp", 0.084, 0.07},
     {"TheHostIssuesRecomputeAhead", "fsdp2", "bloom-3b", "gh200x32", 2048, 8,

@@ -13,7 +13,8 @@ bool has_forwards_to_come(const Plan& plan) {
 }  // namespace
 
 double staying_embedding(const Plan& plan, const Stage& stage, const Whole& whole) {
-  return whole.stays && stage.embedding && has_forwards_to_come(plan)
+  const bool copied = plan.sharded > 1 || stage.trained.embedding > 0;
+  return whole.stays && copied && stage.embedding && has_forwards_to_come(plan)
              ? kCompute * stage.units.embedding
              : 0;
 }

@@ -338,7 +338,8 @@ Whole whole_of(const Job& job, const Plan& plan, const Stage& stage) {
     // that shares it.
     whole.layer_parameters = kCompute * stage.trained_layers * element;
     // Others than the last micro-batch leave a shared table for the next one's embedding.
-    const bool shared = stage.embedding && stage.head && plan.micro_batches > 1;
+    const bool shared = stage.embedding && stage.head && plan.micro_batches > 1 &&
+                        (plan.sharded > 1 || stage.trained.tied_table > 0);
     whole.head_parameters = whole.layer_parameters +
                             kCompute * (shared ? std::max(beside, stage.units.tied_table) : beside);
     return whole;

@@ -11,6 +11,11 @@
 
 namespace trireme::planner {
 
+bool makes_zero_gradients(const Job& job, const Plan& plan) {
+  return job.framework.states == StateLayout::kDeepSpeed && plan.micro_batches <= 1 &&
+         plan.sharding != Sharding::kFull && zero_sum_bytes(job) < 4;
+}
+
 namespace {
 
 // The moments that can be a stage's peak, and the one before it all.
@@ -29,15 +34,6 @@ bool frees_gradients(const Job& job, const Plan& plan) {
   const std::int64_t kinds[] = {0, job.model.layers - 1, models::trained_layers(job.model) - 1};
   return std::ranges::none_of(
       kinds, [&](std::int64_t layer) { return is_modelled_layer(job, plan, layer); });
-}
-
-// ZeRO-1 and 2 have no buffer for gradients in the model's own type: they come into being with the
-// step's only backward, as PyTorch's do, and are summed in place (DeepSpeed runtime/zero/
-// stage_1_and_2.py: averaged_gradients and grads_in_partition are made in backward, gone after the
-// step). ZeRO-3's partitions lie in one for the whole run.
-bool makes_zero_gradients(const Job& job, const Plan& plan) {
-  return job.framework.states == StateLayout::kDeepSpeed && plan.micro_batches <= 1 &&
-         plan.sharding != Sharding::kFull && zero_sum_bytes(job) < 4;
 }
 
 // Gradients that wait while another micro-batch runs: all of them for a flat buffer, PyTorch's from

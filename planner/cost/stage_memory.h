@@ -15,6 +15,12 @@ namespace trireme::planner {
 // PyTorch's states: the stored parameter is the master, gradients are memory of the step.
 bool has_torch_states(const Job& job);
 
+// ZeRO-1 and 2 have no buffer for gradients in the model's own type: they come into being with the
+// step's only backward, as PyTorch's do, and are summed in place (DeepSpeed runtime/zero/
+// stage_1_and_2.py: averaged_gradients and grads_in_partition are made in backward, gone after the
+// step). ZeRO-3's partitions lie in one for the whole run.
+bool makes_zero_gradients(const Job& job, const Plan& plan);
+
 // Layers of one chunk by kind.
 struct ChunkLayers {
   double dense = 0, sparse = 0;

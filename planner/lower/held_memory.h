@@ -50,6 +50,10 @@ class HeldMemory {
     return asked != Sharding::kFull && (!has_torch_states() || asked == Sharding::kNone);
   }
   [[nodiscard]] bool has_torch_states() const { return planner::has_torch_states(*context_.job); }
+  // Whether gradients are there between steps, and not made in backward.
+  [[nodiscard]] bool gradients_last() const {
+    return !has_torch_states() && !makes_zero_gradients(*context_.job, *context_.plan);
+  }
   // PyTorch's pipelines hand out what the last stage gave for every micro-batch when the step ends.
   [[nodiscard]] bool keeps_outputs() const {
     return has_torch_states() && context_.plan->pipeline > 1;

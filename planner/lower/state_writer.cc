@@ -91,7 +91,7 @@ void StateWriter::keep_modelled(ParameterUnit& unit, const StateBytes& bytes) {
                      (plan_.sharding == Sharding::kOptimizer && !held_.has_torch_states());
   const Origin before = builder_.origin;
   builder_.origin = {Phase::kBackward, -1, layer_, -1};
-  keep(State::kGradient, "gradients", bytes.gradients, !whole, !held_.has_torch_states());
+  keep(State::kGradient, "gradients", bytes.gradients, !whole, held_.gradients_last());
   builder_.origin = before;
 }
 

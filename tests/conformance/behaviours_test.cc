@@ -42,17 +42,9 @@ struct Behaviour {
 std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
   return out << behaviour.name;
 }
-<<<<<<< HEAD
-// Near equality neither host nor GPU hides the other wholly, in closed form alone: small models
-// under Megatron-LM, whose hosts are counted.
-constexpr Behaviour kBehaviours[] = {{"trireme", 0.0115, 0.07},      {"megatron", 0.022, 0.13},
-                                     {"megatron-fsdp", 0.022, 0.14}, {"fsdp1", 0.0155, 0.125},
-                                     {"fsdp2", 0.021, 0.125},        {"deepspeed", 0.014, 0.075}};
-=======
 constexpr Behaviour kBehaviours[] = {{"trireme", 0.0115, 0.07},        {"megatron", 0.0095, 0.08},
                                      {"megatron-fsdp", 0.0105, 0.085}, {"fsdp1", 0.0135, 0.14},
                                      {"fsdp2", 0.013, 0.08},           {"deepspeed", 0.008, 0.06}};
->>>>>>> 5ddb669 (The pace of chunks in turn is that of layers: the first rank's embedding delayed the last one; bounds of tests, known disagreements, accuracy and speed as measured)
 
 class Behaviours : public testing::TestWithParam<Behaviour> {};
 
@@ -105,8 +97,12 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
 // ZeRO-3 whose experts alone have several data-parallel ranks to be sharded over: what its host
 // does around their units was left out, 31 % of the step.
 TEST(BehavioursOfExperts, TheHostWorksAroundUnitsOfExpertsAlone) {
-  const Drawn drawn = tests::draw("deepspeed", 380, {}, tests::Chunks::kLooped);
+  Drawn drawn = tests::draw("deepspeed", 711, {}, tests::Chunks::kLooped);
   ASSERT_TRUE(drawn.job.model.moe && drawn.plan.sharded * drawn.plan.context == 1);
+  ASSERT_GT(drawn.plan.replicas, 1);
+  drawn.plan.sharding = planner::Sharding::kFull;
+  planner::Estimator(drawn.job).estimate(drawn.plan, drawn.estimate);
+  drawn.program = planner::lower(drawn.job, drawn.plan);
   EXPECT_NEAR(drawn.estimate.time.step_seconds / simulated_seconds(drawn), 1, 0.08) << drawn.what;
 }
 
@@ -161,7 +157,7 @@ TEST(BehavioursOfSharedSequences, PyTorchsFollowTheirProgramsToo) {
 // few GiB they still are.
 constexpr Behaviour kMemories[] = {{"trireme", 0.004, 0.055},      {"megatron", 0.003, 0.02},
                                    {"megatron-fsdp", 0.01, 0.085}, {"fsdp1", 0.01, 0.115},
-                                   {"fsdp2", 0.008, 0.065},        {"deepspeed", 0.0055, 0.07}};
+                                   {"fsdp2", 0.008, 0.065},        {"deepspeed", 0.0055, 0.085}};
 
 class BehavioursMemory : public testing::TestWithParam<Behaviour> {};
 

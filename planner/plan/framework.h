@@ -66,8 +66,8 @@ struct Framework {
   bool reshard_after_forward = true;   // false: every unit stays gathered, whatever the plan says
   bool shard_over_context = false;     // Megatron: the shard group is data x context
   std::int64_t bucket_elements = 0;    // gradient bucket; 0 = framework's own rule
-  // Buckets of PyTorch's DDP, which replicas that share no states have beside a gradient buffer of
-  // the framework's: bytes of an element.
+  // Copies of the gradients that their reduction makes beside a gradient buffer of the framework's:
+  // bytes of an element. PyTorch's DDP has buckets.
   double ddp_bucket_bytes = 0;
   // An optimizer that steps a rank's part as one flat tensor: bytes of an element that lie there
   // for the step alone, beyond an fp32 gradient.

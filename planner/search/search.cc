@@ -167,8 +167,8 @@ class Search {
       if (result_.alternatives.size() < options_.alternatives) {
         result_.alternatives.push_back(estimated(ranked[i].plan));
       }
-      // By memory no more groups are looked at whole than the limit asks for.
-      const bool known = options_.goal != Goal::kMemory || ranked[i].value <= tier->limit * kSame;
+      // No more groups are looked at whole than the limit asks for.
+      const bool known = ranked[i].value <= tier->limit * kSame;
       if (known && ranked[i].low_seconds <= best.high_seconds &&
           best.low_seconds <= ranked[i].high_seconds) {
         result_.ties.push_back(ranked_plan(ranked[i]));

@@ -113,7 +113,8 @@ void Standings::update_limit(Tier& tier) const {
     std::nth_element(values.begin(), nth, values.end());
     last = *nth;
   }
-  // Intervals are the step time times constants of the job, so the step of a tie is at most this.
+  // Ties are looked for as far as the best's interval asks for: others' are wider only where their
+  // host binds.
   tier.limit = std::max(best->value * best->high_seconds / best->low_seconds, last);
 }
 

@@ -57,7 +57,7 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
     return split_bottleneck(plan, classes);
   }
   if (plan.schedule == Schedule::kInterleaved) {
-    return seconds_in_turn(classes);
+    return seconds_in_turn(plan, classes);
   }
   if (plan.schedule != Schedule::kOneForwardOneBackward || plan.pipeline == 1) {
     return 0;
@@ -90,32 +90,40 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
 // Chunks in turn, of one micro-batch: a rank's next chunk waits for the one before on the last
 // rank, and p micro-batches go round p ranks without a turn to spare. So ranks are in their chunks
 // of one place at a time: one whose last chunk has the head keeps the others waiting there, and
-// waits for them in its other chunks.
-double TimeModel::State::seconds_in_turn(const std::vector<RankClass>& classes) {
+// waits for them in its other chunks. The embedding's turn is the neighbour of the head's, as far
+// as passes of both kinds alternate; in the first and the last p micro-batches' they do not, and
+// all ranks take as long as the longest.
+double TimeModel::State::seconds_in_turn(const Plan& plan, const std::vector<RankClass>& classes) {
   const std::size_t places = classes.front().chunks.size();
-  const auto layers_of = [&](std::size_t c, std::size_t place) {
-    return stage_seconds[c].body() * classes[c].chunks[place].share;
+  const auto seconds = [&](std::size_t c, std::size_t place, std::size_t of_embedding) {
+    const StageSeconds& own = stage_seconds[c];
+    return own.body() * classes[c].chunks[place].share +
+           (place == of_embedding ? own.embedding : 0) + (place + 1 == places ? own.head : 0);
   };
   double ranks = 0;
   for (const RankClass& one : classes) {
     ranks += static_cast<double>(one.count);
   }
+  const double alone =
+      std::min(1.0, static_cast<double>(plan.pipeline) / static_cast<double>(plan.micro_batches));
   double longest = 0;
+  double all_longest = 0;
   for (std::size_t place = 0; place < places; ++place) {
-    double pace = 0;  // of the layers, the mean over ranks
+    double pace = 0;  // the mean over ranks
+    double slowest = 0;
     for (std::size_t c = 0; c < classes.size(); ++c) {
-      pace += static_cast<double>(classes[c].count) * layers_of(c, place);
+      pace += static_cast<double>(classes[c].count) * seconds(c, place, places - 1);
+      slowest = std::max(slowest, seconds(c, place, 0));
     }
     pace /= ranks;
+    all_longest += classes.front().chunks[place].places * slowest;
     for (std::size_t c = 0; c < classes.size(); ++c) {
-      StageSeconds& own = stage_seconds[c];
-      const double ends = (place == 0 ? own.embedding : 0) + (place + 1 == places ? own.head : 0);
-      double& sum = own.in_turn;
-      sum += classes[c].chunks[place].places * std::max(layers_of(c, place) + ends, pace);
+      double& sum = stage_seconds[c].in_turn;
+      sum += classes[c].chunks[place].places * std::max(seconds(c, place, places - 1), pace);
       longest = std::max(longest, sum);
     }
   }
-  return longest;
+  return longest + alone * (all_longest - longest);
 }
 
 // A split backward: the longest of what each stage forces. Stage k waits for the forwards before it

@@ -196,7 +196,7 @@ struct TimeModel::State {
                                                        const std::vector<RankClass>& ranks);
   [[nodiscard]] double v_seconds(const Plan& plan, const std::vector<RankClass>& ranks,
                                  const HopTimes& hop);
-  [[nodiscard]] double seconds_in_turn(const std::vector<RankClass>& classes);
+  [[nodiscard]] double seconds_in_turn(const Plan& plan, const std::vector<RankClass>& classes);
   [[nodiscard]] double split_bottleneck(const Plan& plan,
                                         const std::vector<RankClass>& classes) const;
   void add_offload(const Plan& plan, const StepRanks& step, TimeItems& items) const;

@@ -18,6 +18,8 @@
 #include "models/presets.h"
 #include "planner/cost/estimate.h"
 #include "planner/lower/lower.h"
+#include "planner/plan/rules.h"
+#include "planner/plan/shape.h"
 #include "tests/conformance/drawn_plans.h"
 #include "tests/conformance/simulated_step.h"
 
@@ -34,7 +36,7 @@ double simulated_seconds(const Drawn& drawn) {
 }
 
 // What is reached on 500 plans, with a little air. The aim is 2 % and 8 % everywhere: one of the
-// 3,000 plans is beyond 8 %, of the kind that docs/accuracy.md names.
+// 3,000 plans is beyond 8 %, of the kinds that docs/accuracy.md names.
 struct Behaviour {
   const char* name;
   double mean, worst;
@@ -43,8 +45,8 @@ std::ostream& operator<<(std::ostream& out, const Behaviour& behaviour) {
   return out << behaviour.name;
 }
 constexpr Behaviour kBehaviours[] = {{"trireme", 0.0115, 0.07},        {"megatron", 0.0095, 0.08},
-                                     {"megatron-fsdp", 0.0105, 0.085}, {"fsdp1", 0.0135, 0.14},
-                                     {"fsdp2", 0.013, 0.08},           {"deepspeed", 0.008, 0.06}};
+                                     {"megatron-fsdp", 0.0105, 0.085}, {"fsdp1", 0.0105, 0.095},
+                                     {"fsdp2", 0.0095, 0.08},          {"deepspeed", 0.0055, 0.05}};
 
 class Behaviours : public testing::TestWithParam<Behaviour> {};
 
@@ -97,20 +99,30 @@ TEST_P(Behaviours, TheClosedFormFollowsTheProgram) {
 // ZeRO-3 whose experts alone have several data-parallel ranks to be sharded over: what its host
 // does around their units was left out, 31 % of the step.
 TEST(BehavioursOfExperts, TheHostWorksAroundUnitsOfExpertsAlone) {
-  Drawn drawn = tests::draw("deepspeed", 711, {}, tests::Chunks::kLooped);
-  ASSERT_TRUE(drawn.job.model.moe && drawn.plan.sharded * drawn.plan.context == 1);
-  ASSERT_GT(drawn.plan.replicas, 1);
-  drawn.plan.sharding = planner::Sharding::kFull;
-  planner::Estimator(drawn.job).estimate(drawn.plan, drawn.estimate);
-  drawn.program = planner::lower(drawn.job, drawn.plan);
-  EXPECT_NEAR(drawn.estimate.time.step_seconds / simulated_seconds(drawn), 1, 0.08) << drawn.what;
+  Drawn drawn;
+  Job& job = drawn.job;
+  job.model = models::load_model("qwen3-30b-a3b");
+  job.framework = planner::find_framework("deepspeed");
+  job.profile = topologies::shipped_profile();
+  job.sequence = 8192;
+  job.cluster = topologies::load_cluster("dgx-a100-80gbx4");
+  Plan& plan = drawn.plan;
+  plan = planner::parse_short_form("tp8.ep2.etp1.dp4.mb1.rc-selective");
+  plan.sharding = planner::Sharding::kFull;
+  plan.micro_batches = 2;
+  job.global_batch = plan.micro_batches * plan.data_parallel();
+  ASSERT_EQ(plan.sharded * plan.context, 1);
+  ASSERT_GT(planner::expert_ranks(job, plan).shards, 1);
+  drawn.program = planner::lower(job, plan);
+  planner::Estimator(job).estimate(plan, drawn.estimate);
+  EXPECT_NEAR(drawn.estimate.time.step_seconds / simulated_seconds(drawn), 1, 0.08);
 }
 
 // Pipelines in a V alone, as reached on 500 plans each, of which three are beyond 8 %: experts
 // whose gradients are reduced after the last pass, and a small model that waits for its host.
 class BehavioursInV : public testing::TestWithParam<Behaviour> {};
 constexpr Behaviour kBehavioursInV[] = {
-    {"trireme", 0.0115, 0.085}, {"megatron", 0.012, 0.15}, {"fsdp2", 0.0165, 0.15}};
+    {"trireme", 0.0115, 0.085}, {"megatron", 0.0075, 0.075}, {"fsdp2", 0.0165, 0.15}};
 
 TEST_P(BehavioursInV, TheClosedFormFollowsTheProgram) {
   expect_closed_form(GetParam(), tests::Chunks::kInV);
@@ -144,7 +156,7 @@ TEST(BehavioursOfSharedSequences, PyTorchsFollowTheirProgramsToo) {
       job.sequence = 8192 << random.below(5);
       job.model.max_sequence = std::max(job.model.max_sequence, job.sequence);
     };
-    expect_closed_form({"fsdp2", 0.014, 0.09}, tests::Chunks::kLooped, choose,
+    expect_closed_form({"fsdp2", 0.0115, 0.09}, tests::Chunks::kLooped, choose,
                        tests::Sequences::kShared);
   }
 }

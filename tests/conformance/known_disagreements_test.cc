@@ -99,7 +99,13 @@ const Layout kLayouts[] = {
     {"SumsOfPyTorchsKeysRunBesideTheirExchange", "fsdp2", "llama-3.1-8b", "dgx-a100-80gbx32", 32768,
      64, "tp8.cp8.dp4.mb4.rc-full.nosp", 0.084, 0.07},
     {"TheHostIssuesRecomputeAhead", "fsdp2", "bloom-3b", "gh200x32", 2048, 8,
-     "tp2.pp8.vpp4.cp2.mb1.rc-full", 0.11, 0.06}};
+     "tp2.pp8.vpp4.cp2.mb1.rc-full", 0.11, 0.06},
+    {"TheHostOfARingsAttentionIsCountedOnce", "megatron", "qwen3-8b", "dgx-h100x8", 8192, 28,
+     "tp8.cp2.dp4.mb1", -0.169, 0.02},
+    {"HooksAreOfUnitsWithinAChunk", "torchtitan", "llama-2-13b", "hgx-h200x4", 1024, 256,
+     "tp2.pp4.vpp10.fsdp4.mb1.unit4", -0.041, 0.02},
+    {"OfAFewMicroBatchesAllWaitForTheLongestChunk", "megatron", "llama-3.2-1b", "hgx-h200x4", 4096,
+     4, "tp8.pp4.vpp2.mb1", -0.065, 0.02}};
 INSTANTIATE_TEST_SUITE_P(Of, KnownDisagreements, testing::ValuesIn(kLayouts),
                          [](const auto& given) { return std::string(given.param.what_broke); });
 

@@ -238,9 +238,11 @@ bool has_short_chunks(const Job& job, const Plan& plan) {
                                    : std::ranges::min(plan.stage_layers) <= 1;
 }
 
-// A flat buffer has the gradients through the step.
+// A flat buffer has the gradients through the step. ZeRO-1 and 2 make them in a step's only backward
+// (makes_zero_gradients).
 bool has_flat_gradients(const Job& job) {
   return job.framework.states != StateLayout::kTorch &&
+         job.framework.states != StateLayout::kDeepSpeed &&
          job.framework.implementation != models::Implementation::kTrireme;
 }
 

@@ -91,9 +91,10 @@ def main():
             continue
         for path, kinds in paths.items():
             now = today[name].get(path)
-            if now is None:
+            # What was null then may have keys of its own now.
+            if now is None and not (kinds == "null" and any(key.startswith(path + ".") for key in today[name])):
                 faults.append(f"{name}: {path} is gone")
-            elif not now - {"null"} <= set(kinds.split(" or ")) and kinds != "null":
+            elif now is not None and not now - {"null"} <= set(kinds.split(" or ")) and kinds != "null":
                 faults.append(f"{name}: {path} was {kinds}, is {' or '.join(sorted(now))}")
     for fault in faults:
         print(fault)

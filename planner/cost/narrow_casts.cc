@@ -9,27 +9,27 @@ namespace trireme::planner {
 namespace {
 
 // One pass beside a product: over its rows (its input, or its output's gradient) or its weight.
-struct Pass {
+struct CastPass {
   Kernel kernel;
   bool weight = false;
 };
 
-constexpr Pass kForward[] = {{Kernel::kNarrowScale},
-                             {Kernel::kNarrowCast},
-                             {Kernel::kNarrowScale, true},
-                             {Kernel::kNarrowCast, true}};
-constexpr Pass kForwardKept[] = {{Kernel::kNarrowScale},
-                                 {Kernel::kNarrowBoth},
+constexpr CastPass kForward[] = {{Kernel::kNarrowScale},
+                                 {Kernel::kNarrowCast},
                                  {Kernel::kNarrowScale, true},
                                  {Kernel::kNarrowCast, true}};
-constexpr Pass kInputGradient[] = {
+constexpr CastPass kForwardKept[] = {{Kernel::kNarrowScale},
+                                     {Kernel::kNarrowBoth},
+                                     {Kernel::kNarrowScale, true},
+                                     {Kernel::kNarrowCast, true}};
+constexpr CastPass kInputGradient[] = {
     {Kernel::kNarrowScale}, {Kernel::kNarrowBoth}, {Kernel::kNarrowTurned, true}};
-constexpr Pass kInputGradientAlone[] = {  // of a frozen weight
+constexpr CastPass kInputGradientAlone[] = {  // of a frozen weight
     {Kernel::kNarrowScale},
     {Kernel::kNarrowCast},
     {Kernel::kNarrowTurned, true}};
 // Of an input that was not kept; the gradient's transpose is there.
-constexpr Pass kWeightGradient[] = {{Kernel::kNarrowTurned}};
+constexpr CastPass kWeightGradient[] = {{Kernel::kNarrowTurned}};
 
 // Read in 16 bits, written in 8.
 std::int64_t bytes_of(Kernel kernel) {
@@ -47,7 +47,7 @@ Kernel of_experts(Kernel kernel) {
 }
 
 // Forward finds a weight's scale in the first of the step's micro-batches: each has its share.
-bool is_once_a_step(const Pass& pass) {
+bool is_once_a_step(const CastPass& pass) {
   return pass.weight && pass.kernel == Kernel::kNarrowScale;
 }
 
@@ -60,7 +60,7 @@ class Adder {
       : work_(work), latents_(latents), micro_batches_(micro_batches) {}
 
   // Products of scores, where attention is not fused, stay in 16 bits.
-  void add(const models::Matmul& product, std::span<const Pass> passes) {
+  void add(const models::Matmul& product, std::span<const CastPass> passes) {
     using models::Part;
     const models::PartTraits& traits = models::traits_of(product.part);
     if (traits.stays_wide || product.wide) {
@@ -70,7 +70,7 @@ class Adder {
         product.part == Part::kQueryDown || product.part == Part::kKeyValueDown;
     const bool cast_before = makes_latents && latents_ == Latents::kShareInput && seen_;
     seen_ = seen_ || makes_latents;
-    for (const Pass& pass : passes) {
+    for (const CastPass& pass : passes) {
       if (!pass.weight && cast_before) {
         continue;
       }
@@ -110,12 +110,12 @@ void add_narrow_casts(const Job& job, const Plan& plan, std::int64_t layer,
   Adder forward(work.forward, Latents::kShareInput, plan.micro_batches);
   for (const models::Matmul& product : work.forward.matmuls) {
     forward.add(product,
-                keeps(codes, product.part) ? std::span<const Pass>(kForwardKept) : kForward);
+                keeps(codes, product.part) ? std::span<const CastPass>(kForwardKept) : kForward);
   }
   Adder input_gradient(work.input_gradient, Latents::kApart, plan.micro_batches);
   for (const models::Matmul& product : work.input_gradient.matmuls) {
     input_gradient.add(product,
-                       trained ? std::span<const Pass>(kInputGradient) : kInputGradientAlone);
+                       trained ? std::span<const CastPass>(kInputGradient) : kInputGradientAlone);
   }
   Adder weight_gradient(work.weight_gradient, Latents::kShareInput, plan.micro_batches);
   for (const models::Matmul& product : work.weight_gradient.matmuls) {

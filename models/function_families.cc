@@ -77,6 +77,12 @@ void set_post_norm(Transformer& m) {
   m.function.norm_epsilon = 1e-5;
   m.function.norm_after = true;
 }
+// OLMo 3 scales the rotation of its full layers alone.
+void finish_olmo3(ConfigFields&, Transformer& m) {
+  if (m.function.rotary_local_base == 0) {
+    m.function.rotary_local_base = m.function.rotary_base;
+  }
+}
 void set_flex_olmo(Transformer& m) {
   m.function.norm_after = true;
   m.function.rotary_base = 5e5;
@@ -325,7 +331,8 @@ constexpr Family kFunctionFamilies[] = {
     {" smollm3 ", set_smollm3, finish_no_rotary},
     {" ministral3 ", set_epsilon, finish_ministral3},
     {" glm glm4 ", set_glm},
-    {" olmo2 olmo3 ", set_post_norm},
+    {" olmo2 ", set_post_norm},
+    {" olmo3 ", set_post_norm, finish_olmo3},
     {" flex_olmo ", set_flex_olmo},
     {" exaone_moe ", set_exaone_moe, finish_exaone4},
     {" exaone4 ", set_post_norm, finish_exaone4},

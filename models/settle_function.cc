@@ -35,7 +35,9 @@ void settle_function(Transformer& model) {
   if (f.rotary_scaling != "yarn") {
     reset({"rotary_fast", "rotary_slow", "rotary_rounds"});
   }
-  if (!slides || f.rotary_local_base == f.rotary_base) {
+  // Sliding layers with a base of their own are not scaled, so the same base says something beside
+  // a scaling.
+  if (!slides || (f.rotary_local_base == f.rotary_base && f.rotary_scaling == "none")) {
     reset({"rotary_local_base"});
   }
   if (!slides) {

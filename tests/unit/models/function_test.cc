@@ -80,6 +80,23 @@ TEST(Function, FamiliesHaveWhatTheirClassesHave) {
   EXPECT_EQ(oss.up_offset, 1);
 }
 
+// OLMo 3's sliding layers keep the rotation of short sequences.
+TEST(Function, ScalesOnlyFullLayersOfOlmo3) {
+  const char* const scaled =
+      R"({"model_type": "olmo3", "hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8,
+          "intermediate_size": 1024, "vocab_size": 32000, "rope_theta": 500000,
+          "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "attention_factor": 1.2079441541679836,
+                           "original_max_position_embeddings": 8192}})";
+  EXPECT_EQ(imported(scaled).rotary_local_base, 500000);
+  EXPECT_EQ(imported(R"({"model_type": "olmo3", "hidden_size": 512, "num_hidden_layers": 8,
+                         "num_attention_heads": 8, "intermediate_size": 1024, "vocab_size": 32000})")
+                .rotary_local_base,
+            0);
+  for (const char* name : {"olmo-3-7b", "olmo-3-32b"}) {
+    EXPECT_EQ(load_model(name).function.rotary_local_base, 500000) << name;
+  }
+}
+
 TEST(Function, RoutersOfDeepSeekDiffer) {
   const Function v3 = load_model("deepseek-v3").function;
   EXPECT_EQ(v3.router_score, "sigmoid");

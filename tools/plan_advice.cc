@@ -125,6 +125,10 @@ void add_larger(const Job& job, const SearchOptions& search, std::vector<Advice>
   if (topologies::has_unlike_nodes(job.cluster) || !job.cluster.network.torus.empty()) {
     return;  // more of which nodes, only the file can say
   }
+  if (job.cluster.node.nics == 0 ||
+      job.cluster.network.kind == topologies::Network::Kind::kNone) {
+    return;  // nothing joins one node to another
+  }
   Job other = job;
   for (std::int64_t times = 2; times <= kMostNodes; times *= 2) {
     other.cluster.nodes = job.cluster.nodes * times;

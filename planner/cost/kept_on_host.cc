@@ -80,7 +80,9 @@ double added_seconds(const ChunkOnHost& chunk, const MovedBytes& bytes, double r
   }
   now += backward;
   const double layers = static_cast<double>(chunk.frozen + chunk.moved + chunk.stay);
-  return now - layers * forward - static_cast<double>(chunk.moved + chunk.stay) * backward;
+  // Nothing where all is hidden, which sums of doubles miss by their last digit.
+  return std::max(
+      0.0, now - layers * forward - static_cast<double>(chunk.moved + chunk.stay) * backward);
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ double flop_of_pass(const PassWork& work) {
   return flop;
 }
 
-// What casts in 8 bits depend on (narrow_casts.h) and nothing else of a layer does.
+}  // namespace
+
 std::int64_t casts_key(const Job& job, const Plan& plan) {
   if (!multiplies_narrow(job)) {
     return 0;
@@ -59,8 +60,6 @@ std::int64_t casts_key(const Job& job, const Plan& plan) {
   }
   return key;
 }
-
-}  // namespace
 
 bool splits_backward(const Plan& plan) {
   return plan.pipeline > 1 && splits_every_backward(plan.schedule);

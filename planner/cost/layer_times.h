@@ -40,6 +40,8 @@ struct PassTimes {
 bool splits_backward(const Plan& plan);
 // Whether every rank's last passes are weight gradients, so that all ranks end together.
 bool ends_with_weights(const Plan& plan);
+// What casts in 8 bits depend on (narrow_casts.h) and nothing else of a layer does.
+std::int64_t casts_key(const Job& job, const Plan& plan);
 
 struct LayerTimes {
   PassTimes forward;

@@ -181,7 +181,8 @@ void set_head_moments(const StageContext& context, const StageContents& stage,
                          stage.waiting * 2 * context.tokens * context.vocabulary;
   // PyTorch's schedule keeps every micro-batch's output of the last stage; those in flight have
   // it among what the loss keeps.
-  const double done = static_cast<double>(plan.micro_batches) - stage.in_flight;
+  // Chunks in turn may have more under way than there are micro-batches.
+  const double done = std::max(0.0, static_cast<double>(plan.micro_batches) - stage.in_flight);
   const double outputs = has_torch_states(job) && plan.pipeline > 1
                              ? done * 2 * context.tokens * context.vocabulary
                              : 0;

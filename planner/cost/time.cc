@@ -29,6 +29,7 @@ TimeModel::State::LayerSetKey TimeModel::State::layers_of(const Plan& plan) cons
           .expert = plan.expert,
           .expert_tensor = plan.expert_tensor,
           .micro_batch = plan.micro_batch,
+          .casts = casts_key(job, plan),
           .strides = {},
           .recompute_modules = plan.recompute_modules,
           .recompute = static_cast<std::uint16_t>(plan.recompute),

@@ -229,6 +229,7 @@ struct TimeModel::State {
   };
   struct LayerSetKey {
     std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
+    std::int64_t casts = 0;  // casts_key of the plan
     Strides strides;
     std::uint16_t recompute_modules = 0, recompute = 0;
     std::uint8_t sequence_parallel = 0, fp32_experts = 0;

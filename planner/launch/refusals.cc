@@ -122,9 +122,10 @@ const Refusals& known_refusals(LaunchFormat format) {
 
 }  // namespace
 
-bool takes_order(LaunchFormat format, const Plan& plan) {
+bool takes_order(LaunchFormat format, const Framework& framework, const Plan& plan) {
   return axes_in_use(plan, plan.order) == axes_in_use(plan, Plan{}.order) ||
-         (is_megatron_format(format) && pipeline_before_data(plan));
+         (is_megatron_format(format) && framework.sharder != Sharder::kMegatronFsdp &&
+          pipeline_before_data(plan));
 }
 
 bool takes_layout(LaunchFormat format, const Launched& launched) {
@@ -147,7 +148,7 @@ void refuse_what_cannot_start(LaunchFormat format, const LaunchPlan& launch) {
   if (const JobRefusal* row = first_that_says_no(refusals.of_jobs, launch.job)) {
     say(row->axis, row->why);
   }
-  if (!takes_order(format, launch.plan)) {
+  if (!takes_order(format, launch.job.framework, launch.plan)) {
     say("order",
         "{who} places ranks tp, cp, fsdp, dp, pp (fastest first); leave the order out of the "
         "layout");

@@ -44,7 +44,7 @@ struct Refusal {
   std::string_view why;
 };
 // Whether the format's program places ranks in the plan's order.
-bool takes_order(LaunchFormat format, const Plan& plan);
+bool takes_order(LaunchFormat format, const Framework& framework, const Plan& plan);
 // Whether no row of a layout says no. The job is as settle_launched_job leaves it.
 bool takes_layout(LaunchFormat format, const Launched& launched);
 // "tp: FSDP1 runs beside no other axis; …": the first row of a layout that says no; empty: none.

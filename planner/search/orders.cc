@@ -33,8 +33,8 @@ std::size_t active_axes(const Plan& plan) {
   return set;
 }
 
-// Orders that a framework offers (Megatron's two, torchtitan's and DeepSpeed's fixed
-// meshes); this project's runtime places axes freely.
+// Orders that a framework offers (Megatron's two, of which Megatron-FSDP refuses the second,
+// torchtitan's and DeepSpeed's fixed meshes); this project's runtime places axes freely.
 std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
   std::vector<AxisOrder> orders;
   const auto bit = [](Axis axis) { return std::size_t{1} << static_cast<std::size_t>(axis); };
@@ -59,7 +59,7 @@ std::vector<AxisOrder> legal_orders(const Job& job, std::size_t active) {
     do {
       add(order);
     } while (std::next_permutation(order.begin(), order.end()));
-  } else if (is_megatron(job.framework)) {
+  } else if (is_megatron(job.framework) && job.framework.sharder != Sharder::kMegatronFsdp) {
     add({Axis::kTensor, Axis::kContext, Axis::kPipeline, Axis::kSharded, Axis::kReplica});
   }
   return orders;

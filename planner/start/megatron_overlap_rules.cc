@@ -19,10 +19,9 @@ bool is_fsdp(const LaunchConfig& config) {
          is_on(config, "use_custom_fsdp");
 }
 
-// Compute capability 10 and above: B200, B300, GB200, GB300, RTX PRO 6000.
+// Compute capability 10 and above; AMD's gfx numbers are 900 and up, and its devices say 9.
 bool is_blackwell(const topologies::Gpu& gpu) {
-  return gpu.name.find("B200") != std::string::npos || gpu.name.find("B300") != std::string::npos ||
-         gpu.name.find("6000") != std::string::npos;
+  return gpu.compute_capability >= 100 && gpu.compute_capability < 900;
 }
 
 // Launch order of collectives and the compute beside them, before Blackwell.

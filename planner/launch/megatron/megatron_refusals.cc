@@ -83,6 +83,11 @@ constexpr JobRefusal kMegatronJobs[] = {
      },
      "{who} reduces gradients in the type it accumulates them in; --set grad_dtype=bf16 would be "
      "right"},
+    {"cross_entropy_fusion",
+     [](const Job& job) {
+       return job.framework.deterministic && job.framework.cross_entropy_fusion;
+     },
+     "is not deterministic, which {who} refuses; --set cross_entropy_fusion=false would be right"},
     {"loss_chunks", [](const Job& job) { return job.framework.loss_chunks > 1; },
      "{who} computes the loss in one part; --set loss_chunks=1"},
     {"compile", [](const Job& job) { return job.framework.compile || job.framework.traced_graph; },
@@ -215,6 +220,11 @@ constexpr Refusal kMegatronLayouts[] = {
        return l.job.framework.tp_comm_overlap && l.plan.tensor > 1 && !l.plan.sequence_parallel;
      },
      "needs sequence parallelism; --sequence-parallel would be right"},
+    {"tp_comm_overlap",
+     [](const Launched& l) {
+       return l.job.framework.tp_comm_overlap && l.plan.tensor > 1 && l.job.framework.deterministic;
+     },
+     "is not deterministic, which {who} refuses; --set tp_comm_overlap=false would be right"},
     {"overlap_param_gather",
      [](const Launched& l) {
        return l.job.framework.overlap_param_gather && !l.job.framework.overlap_grad_reduce &&

@@ -339,9 +339,9 @@ LaunchConfig config_of(const VerlRun& run) {
     read_fsdp(run, strategy, config);
   } else {
     throw Error(config.source,
-                fmt::format("trains with verl's {} engine, which is not read; its model, batch and "
+                fmt::format("trains with {}'s {} engine, which is not read; its model, batch and "
                             "sharding as options of `trireme estimate` would be right",
-                            strategy));
+                            run.sky ? "SkyRL" : "verl", strategy));
   }
   if (run.rollouts) {
     read_actor_step(run, config);

@@ -366,6 +366,19 @@ TEST(ReadVerl, SkyRlsMegatronRecomputesUnlessTold) {
             1U);
 }
 
+// An engine that nobody reads was told to be verl's.
+TEST(ReadVerl, SkyRlsOtherEngineIsItsOwn) {
+  try {
+    verl_of(
+        "python -m skyrl.train.entrypoints.main_base trainer.policy.model.path=Qwen/Qwen3-8B "
+        "trainer.strategy=jax");
+    FAIL() << "read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("SkyRL's jax engine"), std::string::npos)
+        << error.what();
+  }
+}
+
 // Products of numbers that no run has wrapped around.
 TEST(ReadVerl, NumbersThatOverflowAreRefused) {
   EXPECT_THROW(verl_of(kVerlActor + "actor_rollout_ref.actor.use_dynamic_bsz=True "

@@ -177,7 +177,7 @@ void set_head_moments(const StageContext& context, const StageContents& stage,
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
   // A postponed weight gradient of the head holds the logits' 16-bit gradient.
-  const double waiting = (stage.in_flight - 1) * context.logit_kept +
+  const double waiting = std::max(0.0, stage.in_flight - 1) * context.logit_kept +
                          stage.waiting * 2 * context.tokens * context.vocabulary;
   // PyTorch's schedule keeps every micro-batch's output of the last stage; those in flight have
   // it among what the loss keeps.

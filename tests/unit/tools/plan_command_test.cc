@@ -203,12 +203,16 @@ TEST(PlanCommand, NothingFitsWhereNoNetworkJoinsMore) {
 
 // Two micro-batches of which more were under way in chunks took logits off a stage.
 TEST(PlanCommand, NoPartOfAStageIsNegative) {
-  const Exported said = run_words(
-      "estimate --json --model megatron-22b --cluster gb300-nvl72x16 --framework fsdp2 --seq 2048 "
-      "--global-batch 96 --layout tp8.pp3.vpp8.fsdp48.mb1");
-  for (const json& stage : json::parse(said.out)["memory"]["stages"]) {
-    for (const auto& [name, gib] : stage["breakdown_gib"].items()) {
-      EXPECT_GE(gib.get<double>(), 0) << name;
+  for (const char* job :
+       {"--model megatron-22b --cluster gb300-nvl72x16 --framework fsdp2 --seq 2048 "
+        "--global-batch 96 --layout tp8.pp3.vpp8.fsdp48.mb1",
+        "--model megatron-3.6b --cluster dgx2x4 --framework nemo-automodel --seq 1024 "
+        "--global-batch 8 --layout tp4.pp4.vpp2.fsdp4.mb1.layers4x7-2"}) {
+    const Exported said = run_words(std::string("estimate --json ") + job);
+    for (const json& stage : json::parse(said.out)["memory"]["stages"]) {
+      for (const auto& [name, gib] : stage["breakdown_gib"].items()) {
+        EXPECT_GE(gib.get<double>(), 0) << name << " " << job;
+      }
     }
   }
 }

@@ -238,8 +238,8 @@ bool has_short_chunks(const Job& job, const Plan& plan) {
                                    : std::ranges::min(plan.stage_layers) <= 1;
 }
 
-// A flat buffer has the gradients through the step. ZeRO-1 and 2 make them in a step's only backward
-// (makes_zero_gradients).
+// A flat buffer has the gradients through the step. ZeRO-1 and 2 make them in a step's only
+// backward (makes_zero_gradients).
 bool has_flat_gradients(const Job& job) {
   return job.framework.states != StateLayout::kTorch &&
          job.framework.states != StateLayout::kDeepSpeed &&
@@ -280,6 +280,11 @@ std::vector<std::int64_t> leanest_sizes(const Job& job, const Plan& plan, bool o
   // One backward keeps no gradients, and without another micro-batch none wait beside it or between
   // the halves of a split one.
   if (!own || splits_every_backward(plan.schedule) || has_short_chunks(job, plan)) {
+    // Of chunks in turn, as many micro-batches as stages: none is done while others wait.
+    if (plan.schedule == Schedule::kInterleaved && sequences > plan.pipeline &&
+        sequences % plan.pipeline == 0) {
+      return {1, sequences / plan.pipeline, sequences};
+    }
     return {1, sequences};
   }
   return {1};

@@ -125,8 +125,7 @@ void add_larger(const Job& job, const SearchOptions& search, std::vector<Advice>
   if (topologies::has_unlike_nodes(job.cluster) || !job.cluster.network.torus.empty()) {
     return;  // more of which nodes, only the file can say
   }
-  if (job.cluster.node.nics == 0 ||
-      job.cluster.network.kind == topologies::Network::Kind::kNone) {
+  if (job.cluster.node.nics == 0 || job.cluster.network.kind == topologies::Network::Kind::kNone) {
     return;  // nothing joins one node to another
   }
   Job other = job;

@@ -28,7 +28,7 @@ struct HostCounts {
   bool looped_only = false;              // `sparse` and `expert` are of experts in a loop
   bool deterministic = false;            // with a fill of what each launch writes
   bool waits_every_micro_batch = false;  // for the loss, at the end of each forward
-  double kernel = 1;  // plain launches of a kernel whose part was not counted
+  double kernel = 1;                     // plain launches of a kernel whose part was not counted
   double skew = 1;  // what waiting for the other ranks' hosts adds, where units hold them together
   PassCount norm, product, rotary, attention, activation, residual;
   PassCount shared_heads;     // of attention whose heads share keys and values

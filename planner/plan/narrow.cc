@@ -46,13 +46,14 @@ void add_attention(const Job& job, const Shape& s, std::vector<Extent>& extents)
     return;
   }
   const models::LatentAttention& latent = *job.model.latent;
-  extents.insert(extents.end(),
-                 {{s.local_tokens, "tokens of the stream on a rank"},
-                  {latent.q_lora, "elements of a query's latent"},
-                  {latent.kv_lora, "elements of a key's latent"},
-                  {latent.qk_rope, "elements of a rotary key"},
-                  {s.heads * (latent.qk_nope + latent.qk_rope), "query elements on a rank"},
-                  {s.heads * (latent.qk_nope + latent.v_head), "key and value elements on a rank"}});
+  extents.insert(
+      extents.end(),
+      {{s.local_tokens, "tokens of the stream on a rank"},
+       {latent.q_lora, "elements of a query's latent"},
+       {latent.kv_lora, "elements of a key's latent"},
+       {latent.qk_rope, "elements of a rotary key"},
+       {s.heads * (latent.qk_nope + latent.qk_rope), "query elements on a rank"},
+       {s.heads * (latent.qk_nope + latent.v_head), "key and value elements on a rank"}});
 }
 
 // Of every product that multiplies in 8 bits. How many rows come to an expert is free.

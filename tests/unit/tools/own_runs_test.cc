@@ -23,23 +23,22 @@ const std::string kSource = TRIREME_SOURCE_DIR;
 nlohmann::json estimate(const nlohmann::json& row) {
   const std::string model = row.at("model");
   const std::string file = kSource + "/tests/gpu/models/" + model + ".json";
-  std::vector<std::string> words = {
-      "estimate",
-      "--model",
-      std::filesystem::exists(file) ? file : model,
-      "--seq",
-      std::to_string(row.at("sequence").get<int>()),
-      "--global-batch",
-      std::to_string(row.at("global_batch").get<int>()),
-      "--cluster",
-      "hgx-h200x1",
-      "--gpus",
-      std::to_string(row.at("gpus").get<int>()),
-      "--layout",
-      row.at("layout").get<std::string>(),
-      "--calibration",
-      kSource + "/topologies/profiles/hgx-h200.json",
-      "--json"};
+  std::vector<std::string> words = {"estimate",
+                                    "--model",
+                                    std::filesystem::exists(file) ? file : model,
+                                    "--seq",
+                                    std::to_string(row.at("sequence").get<int>()),
+                                    "--global-batch",
+                                    std::to_string(row.at("global_batch").get<int>()),
+                                    "--cluster",
+                                    "hgx-h200x1",
+                                    "--gpus",
+                                    std::to_string(row.at("gpus").get<int>()),
+                                    "--layout",
+                                    row.at("layout").get<std::string>(),
+                                    "--calibration",
+                                    kSource + "/topologies/profiles/hgx-h200.json",
+                                    "--json"};
   std::istringstream options(row.value("options", ""));
   for (std::string word; options >> word;) {
     words.push_back(word);
@@ -79,7 +78,8 @@ TEST(OwnRuns, TheShippedProfilePredictsThem) {
       // Untrained routers leave experts without rows, and what they would add to sums is not added:
       // a pipeline of 128 narrow experts, which adds in every micro-batch, is 10.03 % faster.
       const bool empty = host == 8 && model == "qwen3-30b-4-layers";
-      EXPECT_LT(one, empty ? 0.105 : 0.10) << model << " on host " << host << ", " << row.measured << " s";
+      EXPECT_LT(one, empty ? 0.105 : 0.10)
+          << model << " on host " << host << ", " << row.measured << " s";
       error += one;
       memory += std::abs(row.predicted_gib / row.measured_gib - 1);
       ++runs;

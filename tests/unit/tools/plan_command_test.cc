@@ -190,9 +190,8 @@ TEST(PlanCommand, NothingFitsNamesWhatWould) {
 TEST(PlanCommand, NothingFitsWhereNoNetworkJoinsMore) {
   for (const char* cluster : {"rtx3090x1", "rtx5080x1", "rtx2080tix1"}) {
     for (const char* framework : {"trireme", "megatron", "fsdp2"}) {
-      const json plan = plan_of(fmt::format("--model llama-3-8b --cluster {} --framework {}",
-                                            cluster, framework),
-                                1);
+      const json plan = plan_of(
+          fmt::format("--model llama-3-8b --cluster {} --framework {}", cluster, framework), 1);
       EXPECT_TRUE(plan["best"].is_null());
       for (const json& one : plan["would_fit"]) {
         EXPECT_EQ(one["change"].get<std::string>().find("nodes"), std::string::npos) << one;
@@ -253,9 +252,10 @@ TEST(PlanCommand, DeterministicScriptsAndConnectionsPassTheirOwnCheck) {
   const std::string file = testing::TempDir() + "passes.json";
   const std::string script = testing::TempDir() + "passes.sh";
   for (const std::string cluster : {"l40sx8", "rtx5090x4", "rtx-6000-adax4"}) {
-    plan_of("--model tinyllama-1.1b --framework megatron --seq 4096 --global-batch 32 --tp 2 "
-            "--set deterministic=true -o " +
-            file + " --cluster " + cluster);
+    plan_of(
+        "--model tinyllama-1.1b --framework megatron --seq 4096 --global-batch 32 --tp 2 "
+        "--set deterministic=true -o " +
+        file + " --cluster " + cluster);
     const Exported written = run_words("export " + file + " -o " + script);
     ASSERT_EQ(written.code, 0) << written.err;
     const Exported checked = run_words("check " + script + " --cluster " + cluster);

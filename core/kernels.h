@@ -227,8 +227,8 @@
 //                                                                                M K gradient P E
 // expert_narrow_matmul    r a n; r a_scale m[1]; r b n; r b_scale m[1]; a c *; r counts t[P,E]
 //                                                                                m n k summed
-//                                                                                accumulate gradient
-//                                                                                P E
+//                                                                                accumulate
+//                                                                                gradient P E
 //     As expert_matmul. Rows a [*,k] times the experts' b: [E*n,k] one below the other, or of a
 //     gradient [n,E*k] side by side; `summed`: of transposes a [m,W] and b [n,W] the experts'
 //     columns, k of all under an even load, give c[e].

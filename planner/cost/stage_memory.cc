@@ -75,13 +75,12 @@ void set_late_moments(const StageContext& context, const StageContents& stage,
   const Plan& plan = *context.plan;
   moments.last_backward = moments.layer_backward;
   const double layers = stage.dense_layers + stage.sparse_layers;
-  const bool late =
-      has_torch_states(job) || frees_gradients(job, plan) || makes_zero_gradients(job, plan);
+  const bool own = frees_gradients(job, plan);
+  const bool late = own || has_torch_states(job) || makes_zero_gradients(job, plan);
   if (!late || plan.micro_batches > 1 || job.training.has_adapters() || layers < 1 ||
       job.training.optimizer_in_backward || context.resident.gradients < 1) {
     return;
   }
-  const bool own = frees_gradients(job, plan);
   const double gradients = (stage.trained - stage.root) * context.dense_state.gradients +
                            stage.trained_experts * context.expert_state.gradients;
   const double there = std::max(0.0, layers - (context.gathers && !own ? 3 : 1)) / layers;

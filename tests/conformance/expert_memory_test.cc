@@ -111,27 +111,43 @@ void compare(Job job, const Layout& layout, Difference& all) {
   all.worst = std::max(all.worst, std::abs(difference));
 }
 
+constexpr const char* kPresets[] = {"qwen3-30b-a3b", "deepseek-v2-lite", "mixtral-8x7b"};
+
+// A latent's keys are not gathered in a program that runs.
+bool runs(const char* preset, const Layout& layout) {
+  return layout.context == 1 || !models::load_model(preset).latent;
+}
+
+void expect_within(const Difference& all, double mean, double worst) {
+  fmt::print("{} layouts, mean {:.2f} %, worst {:.2f} %\n", all.count, 100 * all.sum / all.count,
+             100 * all.worst);
+  EXPECT_LE(all.sum / all.count, mean);
+  EXPECT_LE(all.worst, worst);
+}
+
+// Every layout, with room for all rows that could come and for some more than an even load's.
+void expect_memory_of_all(topologies::Precision precision) {
+  Difference all;
+  for (const char* preset : kPresets) {
+    for (const Layout& layout : kLayouts) {
+      for (const double room : {0.0, 1.25}) {
+        Job job = job_of(preset, layout.micro_batch * 4);
+        job.precision = precision;
+        job.framework.expert_load = room;
+        if (runs(preset, layout)) {
+          compare(job, layout, all);
+        }
+      }
+    }
+  }
+  expect_within(all, 0.007, 0.03);
+}
+
 // Under expert parallelism the program that runs keeps room for every row that could come to a
 // rank's experts, or for expert_load times an even load; the closed form counted an even load's: 3
 // to 10 % too little beside two H200.
 TEST(ExpertMemory, IsThatOfTheProgramThatRuns) {
-  Difference all;
-  for (const char* preset : {"qwen3-30b-a3b", "deepseek-v2-lite", "mixtral-8x7b"}) {
-    for (const Layout& layout : kLayouts) {
-      if (layout.context > 1 && models::load_model(preset).latent) {
-        continue;  // its keys are not gathered in a program that runs
-      }
-      for (const double room : {0.0, 1.25}) {
-        Job job = job_of(preset, layout.micro_batch * 4);
-        job.framework.expert_load = room;
-        compare(job, layout, all);
-      }
-    }
-  }
-  fmt::print("{} layouts, mean {:.2f} %, worst {:.2f} %\n", all.count, 100 * all.sum / all.count,
-             100 * all.worst);
-  EXPECT_LE(all.sum / all.count, 0.007);
-  EXPECT_LE(all.worst, 0.03);
+  expect_memory_of_all(topologies::Precision::kBf16);
 }
 
 // With one micro-batch gradients come into being with the backward pass, and where little is kept
@@ -140,7 +156,7 @@ TEST(ExpertMemory, IsThatOfTheProgramThatRuns) {
 // predicted.
 TEST(ExpertMemory, AStepOfOneMicroBatchEndsWithTheGradientsOfAllLayers) {
   Difference all;
-  for (const char* preset : {"qwen3-30b-a3b", "deepseek-v2-lite", "mixtral-8x7b"}) {
+  for (const char* preset : kPresets) {
     for (const Layout& layout : kLayouts) {
       if (layout.sharding != Sharding::kFull) {
         continue;
@@ -151,32 +167,12 @@ TEST(ExpertMemory, AStepOfOneMicroBatchEndsWithTheGradientsOfAllLayers) {
       compare(job, layout, all);
     }
   }
-  fmt::print("{} layouts, mean {:.2f} %, worst {:.2f} %\n", all.count, 100 * all.sum / all.count,
-             100 * all.worst);
-  EXPECT_LE(all.sum / all.count, 0.025);
-  EXPECT_LE(all.worst, 0.05);
+  expect_within(all, 0.025, 0.05);
 }
 
 // In 8 bits: codes in the place of inputs, and what casts have alive.
 TEST(ExpertMemory, IsThatOfTheProgramThatRunsInEightBits) {
-  Difference all;
-  for (const char* preset : {"qwen3-30b-a3b", "deepseek-v2-lite", "mixtral-8x7b"}) {
-    for (const Layout& layout : kLayouts) {
-      if (layout.context > 1 && models::load_model(preset).latent) {
-        continue;
-      }
-      for (const double room : {0.0, 1.25}) {
-        Job job = job_of(preset, layout.micro_batch * 4);
-        job.precision = topologies::Precision::kFp8;
-        job.framework.expert_load = room;
-        compare(job, layout, all);
-      }
-    }
-  }
-  fmt::print("{} layouts, mean {:.2f} %, worst {:.2f} %\n", all.count, 100 * all.sum / all.count,
-             100 * all.worst);
-  EXPECT_LE(all.sum / all.count, 0.007);
-  EXPECT_LE(all.worst, 0.03);
+  expect_memory_of_all(topologies::Precision::kFp8);
 }
 
 // How far the closed form is from the longest path.
@@ -199,11 +195,11 @@ double time_difference(const char* preset, const Layout& layout, topologies::Pre
 // cast of what they share. Exchanges with other ranks are no matter of precision.
 TEST(ExpertTime, InEightBitsTheClosedFormFollowsTheLongestPathAsInSixteen) {
   using topologies::Precision;
-  for (const char* preset : {"qwen3-30b-a3b", "deepseek-v2-lite", "mixtral-8x7b"}) {
+  for (const char* preset : kPresets) {
     const Layout alone{"mb2", 1, 1, 1, 1, 2};
     EXPECT_NEAR(time_difference(preset, alone, Precision::kFp8), 0, 0.01) << preset;
     for (const Layout& layout : kLayouts) {
-      if (layout.context > 1 && models::load_model(preset).latent) {
+      if (!runs(preset, layout)) {
         continue;
       }
       EXPECT_NEAR(time_difference(preset, layout, Precision::kFp8),

@@ -10,8 +10,6 @@ Prints one JSON line: median step seconds and the largest rank's memory.
 import argparse
 import json
 import os
-import statistics
-import time
 
 import torch
 import torch.distributed as dist
@@ -21,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from pytorch_step import loss_of, rotate, stepper
+from pytorch_step import loss_of, rotate, stepper, timed
 
 grouped_mm = getattr(F, "grouped_mm", None) or torch._grouped_mm
 
@@ -147,22 +145,6 @@ def prepared(arguments, model, device):
         fully_shard(block, mesh=mesh["ranks"], mp_policy=policy)
     fully_shard(network, mesh=mesh["ranks"], mp_policy=policy)
     return network
-
-
-def timed(step, steps):
-    """Median seconds of a step after three."""
-    times = []
-    for index in range(3 + steps):
-        if index == 3:
-            torch.cuda.reset_peak_memory_stats()
-        torch.cuda.synchronize()
-        if dist.is_initialized():
-            dist.barrier()
-        begin = time.perf_counter()
-        step()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times[3:])
 
 
 def main():

@@ -221,6 +221,22 @@ def ddp_step(arguments, shape, layers, world, device):
     return stepper(lambda: loss_of(model(tokens), tokens).backward(), model.parameters())
 
 
+def timed(step, steps):
+    """Median seconds of a step after three."""
+    times = []
+    for index in range(3 + steps):
+        if index == 3:
+            torch.cuda.reset_peak_memory_stats()
+        torch.cuda.synchronize()
+        if dist.is_initialized():
+            dist.barrier()
+        begin = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[3:])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=("fsdp", "cp", "tp", "pp", "ddp"), required=True)
@@ -243,22 +259,13 @@ def main():
     layers = arguments.layers or shape[4]
     make = {"fsdp": fsdp_step, "cp": cp_step, "tp": tp_step, "pp": pp_step, "ddp": ddp_step}[arguments.case]
     step = make(arguments, shape, layers, dist.get_world_size(), device)
-    times = []
-    for index in range(3 + arguments.steps):
-        if index == 3:
-            torch.cuda.reset_peak_memory_stats()
-        torch.cuda.synchronize()
-        dist.barrier()
-        begin = time.perf_counter()
-        step()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - begin)
+    seconds = timed(step, arguments.steps)
     peak = torch.tensor([torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()], device=device)
     dist.all_reduce(peak, op=dist.ReduceOp.MAX)
     if dist.get_rank() == 0:
         print(json.dumps({"case": arguments.case, "model": arguments.model, "layers": layers,
                           "sequence": arguments.sequence, "micro_batch": arguments.micro_batch, "compile": arguments.compile,
-                          "step_seconds": statistics.median(times[3:]),
+                          "step_seconds": seconds,
                           "peak_allocated_gib": peak[0].item() / 2**30, "peak_reserved_gib": peak[1].item() / 2**30,
                           "torch": torch.__version__}), flush=True)
     dist.destroy_process_group()

@@ -229,7 +229,8 @@ Lasting lasting_of(const Job& job, const Plan& plan, const Shared& shared, const
   const bool streams = streams_optimizer(job);
   own::add_states(plan, streams, stage, states);
   const double ids = (stage.embedding ? 1 : 0) + (stage.head ? 1 : 0);
-  states.other = ids * 4 * as_double(plan.micro_batches) * shared.tokens;  // inputs
+  states.other = ids * 4 * as_double(plan.micro_batches) * shared.tokens +  // inputs
+                 shared.workspaces;
   lasting.after_backward = states.total();
   lasting.streamed = streams ? own::streamed_bytes(plan, stage) : 0;
   if (has_one_backward(plan)) {

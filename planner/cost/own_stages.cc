@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner/cost/in_flight.h"
+#include "planner/cost/own_workspaces.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/plan/shape.h"
 
@@ -58,6 +59,7 @@ Shared shared_of(const Job& job, const Plan& plan) {
   shared.units = units_of(job, shape);
   shared.trained = trained_units(job, shape, shared.units);
   shared.tokens = static_cast<double>(shape.tokens);
+  shared.workspaces = own_workspaces(job, plan, shape);
   shared.tensors = tensors_of(job, shape);
   shared.reads = reads_of(job, shape);
   shared.layer = layer_bytes(job, plan, shared.tensors, shared.reads);

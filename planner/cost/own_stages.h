@@ -24,6 +24,7 @@ struct Shared {
   LayerBytes layer;
   Units units, trained;
   double tokens = 0;      // of a micro-batch
+  double workspaces = 0;  // bytes of the backend's own
   bool blocking = false;  // see exchanges_block
   std::vector<Run> runs;
   std::vector<Held> held;  // by rank

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "planner/cost/frozen_bytes.h"
+#include "planner/cost/own_workspaces.h"
 #include "planner/cost/stage_contents.h"
 #include "planner/cost/stage_memory.h"
 #include "planner/plan/sample_lengths.h"
@@ -181,7 +182,9 @@ StageContext stage_context(const Job& job, const Plan& plan, const RankLayers& l
     context.unsharded_gradient = framework.reduce_bytes;
   }
   context.constant =
-      framework.workspace_libraries * library_workspace(job) + framework.lasting_gib * kGiB;
+      framework.implementation == Implementation::kTrireme
+          ? own_workspaces(job, plan, shape_of(job, plan))
+          : framework.workspace_libraries * library_workspace(job) + framework.lasting_gib * kGiB;
   return context;
 }
 

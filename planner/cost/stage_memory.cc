@@ -36,6 +36,12 @@ bool frees_gradients(const Job& job, const Plan& plan) {
       kinds, [&](std::int64_t layer) { return is_modelled_layer(job, plan, layer); });
 }
 
+// Whether products write sums of gradients in the reduction's own type, which needs no copy then.
+bool sums_gradients_whole(const Job& job) {
+  return job.framework.implementation == models::Implementation::kTrireme &&
+         job.model.multi_token_layers == 0;
+}
+
 // Gradients that wait while another micro-batch runs: all of them for a flat buffer, PyTorch's from
 // the second micro-batch on.
 double waiting_gradients(const StageContext& context, const StageContents& stage) {
@@ -118,7 +124,7 @@ void set_end_reduction(const StageContext& context, const StageContents& stage, 
                                        ? compute_bytes(job) * stage.root
                                        : items.gathered_parameters);
   }
-  items.gradients += compute_bytes(job) * elements;
+  items.gradients += sums_gradients_whole(job) ? 0 : compute_bytes(job) * elements;
   if (context.unsharded_gradient == 0) {
     items.communication += job.framework.reduce_bytes * elements;
   }
@@ -164,9 +170,18 @@ void set_first_backward(const StageContext& context, const StageContents& stage,
   }
 }
 
+// This project's runtime adds to a gradient in fp32: one that is reduced unit by unit, or lives in
+// the backward only, comes with the head's backward, others are there all the time.
 double head_gradient_bytes(const StageContext& context, const StageContents& stage) {
-  const Training& training = context.job->training;
-  return training.has_adapters() && !training.embeddings ? 0 : 2 * stage.head;
+  const Job& job = *context.job;
+  if (job.training.has_adapters() && !job.training.embeddings) {
+    return 0;
+  }
+  if (!sums_gradients_whole(job)) {
+    return 2 * stage.head;
+  }
+  const bool comes = context.gathers || frees_gradients(job, *context.plan);
+  return comes ? job.framework.reduce_bytes * stage.head : 0;
 }
 
 // The last stage's loss and its backward; what of other micro-batches' logits is there beside a
@@ -193,6 +208,10 @@ void set_head_moments(const StageContext& context, const StageContents& stage,
   moments.head_backward.gathered_parameters += gathered.at_head - gathered.at_loss;
   moments.head_backward.logits = waiting + outputs + context.logit_backward;
   moments.head_backward.gradients += head_gradient_bytes(context, stage);
+  if (sums_gradients_whole(job) && context.gathers && job.model.tied_embeddings) {
+    // Nothing reads the gathered table after the input's gradient.
+    moments.head_backward.gathered_parameters -= compute_bytes(job) * stage.head;
+  }
   // The head's input gathered, and its gradient before it is scattered.
   moments.head_backward.activations +=
       context.head_tokens + 2 * context.tokens * static_cast<double>(job.model.hidden) *

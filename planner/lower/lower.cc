@@ -165,6 +165,7 @@ StepProgram write_program(const Job& job, const Plan& asked, const Plan& plan,
   shape.frees_gradients = !options.keep_gradients && frees_gradients(job, plan);
   shape.streams_optimizer = streams_optimizer(job);
   shape.streamed_elements = options.streamed_elements;
+  shape.workspaces = !options.executable;
   const lowering::HeldMemory held(job, asked);
   for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
     program.roles.push_back(lowering::write_stage(job, plan, shape, groups, held, program, stage));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "planner/cost/own_workspaces.h"
 #include "planner/cost/pipeline_time.h"
 #include "planner/lower/ends.h"
 #include "planner/lower/kept_on_host.h"
@@ -99,10 +100,14 @@ class StageWriter {
       program_.targets = builder_.persistent_buffer("targets", tokens, ElementType::kToken);
       program_.loss = builder_.persistent_buffer("loss", 1, ElementType::kMaster);
     }
-    if (!own_) {
-      if (const double bytes = writer_.held.workspaces(stage_index_); bytes > 0) {
+    if (shape_.workspaces) {
+      const double bytes =
+          own_ ? own_workspaces(writer_.job, plan_, shape_) : writer_.held.workspaces(stage_index_);
+      if (bytes > 0) {
         builder_.persistent_buffer("workspaces", compute_elements(bytes), ElementType::kCompute);
       }
+    }
+    if (!own_) {
       if (const double bytes = writer_.held.communication(stage_index_); bytes > 0) {
         builder_.persistent_buffer("communication", compute_elements(bytes), ElementType::kCompute);
       }

@@ -32,6 +32,7 @@ struct Shape {
   bool frees_gradients = false;        // they are memory of the backward and the optimizer only
   bool streams_optimizer = false;      // see moved_offload.h
   std::int64_t streamed_elements = 0;  // then: of a unit, at once
+  bool workspaces = false;             // the program names those that its backend would have
 };
 
 Shape shape_of(const Job& job, const Plan& plan);

@@ -81,7 +81,9 @@ TEST(OwnRuns, TheShippedProfilePredictsThem) {
       EXPECT_LT(one, empty ? 0.105 : 0.10)
           << model << " on host " << host << ", " << row.measured << " s";
       error += one;
-      memory += std::abs(row.predicted_gib / row.measured_gib - 1);
+      const double bytes = std::abs(row.predicted_gib / row.measured_gib - 1);
+      EXPECT_LT(bytes, 0.045) << model << " on host " << host << ", " << row.measured_gib << " GiB";
+      memory += bytes;
       ++runs;
     }
     // The plan that would be chosen is at most 2 % slower than the best; on four GPUs fsdp4 of 1B
@@ -94,9 +96,9 @@ TEST(OwnRuns, TheShippedProfilePredictsThem) {
     EXPECT_LE(chosen->measured, regret * best->measured)
         << model << " on host " << host << ", " << batch << " x " << sequence;
   }
-  EXPECT_EQ(runs, 168);
+  EXPECT_EQ(runs, 235);
   EXPECT_LT(error / runs, 0.03);
-  EXPECT_LT(memory / runs, 0.02);
+  EXPECT_LT(memory / runs, 0.003);
 }
 
 }  // namespace

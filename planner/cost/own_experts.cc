@@ -58,16 +58,20 @@ double own_expert_transient(const Job& job, const Plan& plan) {
   // By when the outputs that came back (slots) are free, but for the first moment.
   const double all = ranks.inner > 1 ? bytes(tokens, s.hidden) : 0;
   const double products = bytes(s.expert_rows, (gated + 1) * ffn);
-  double most = all + slots;
+  // Weights of experts that no other rank holds are cast before and free after the last product.
+  const double codes = static_cast<double>(s.hidden * ffn * (moe.experts / ranks.experts));
+  const bool casts = plan.sharding == Sharding::kFull && plan.sharded > 1 && ranks.shards == 1;
+  const double weights = casts ? kElement * static_cast<double>(gated + 1) * codes : 0;
+  double most = all + slots + weights;
   if (multiplies_narrow(job)) {
-    const double codes = static_cast<double>(s.hidden * ffn * (moe.experts / ranks.experts));
     const double in_experts =
         narrow_transient(slots, room, bytes(s.expert_rows, ffn), bytes(s.expert_rows, gated * ffn),
                          codes, static_cast<double>(gated) * codes, plan.expert > 1);
     const double received = plan.expert > 1 ? room : 0;
-    most = std::max({most, received + in_shared, after_shared + in_experts});
+    most = std::max({most, received + in_shared + weights, after_shared + in_experts + weights});
   } else if (plan.expert > 1) {  // rows are received, put in order, and back
-    most = std::max({most, room + in_shared, after_shared + room + products - slots,
+    most = std::max({most, room + in_shared + weights,
+                     after_shared + room + products - slots + weights,
                      after_shared + 3 * room - slots, after_shared + 2 * room});
   } else {
     most = std::max({most, in_shared, after_shared + products, after_shared + slots});

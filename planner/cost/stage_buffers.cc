@@ -63,16 +63,24 @@ double exchanged_boundaries(const Plan& plan, std::int64_t rank) {
   return plan.pipeline > 1 ? 1 + held_sends(plan, rank) : 0;
 }
 
+// How much of a unit of this project's layers ranks gather from each other: not the experts that no
+// other rank holds, whose weights are cast where they are used (own_expert_transient).
+double exchanged_share(const StageContext& context, const StageContents& stage) {
+  const Job& job = *context.job;
+  const LayerParameters& layer = context.layers->parameters.sparse_layer;
+  const bool alone = stage.sparse_layers > 0 && runs_own_experts(job, *context.plan) &&
+                     expert_ranks(job, *context.plan).shards == 1;
+  return alone ? layer.dense / (layer.dense + layer.expert) : 1;
+}
+
 // Of this project's layers with experts: a unit's whole gradients in fp32, and, one unit later,
 // those beside the next one's when what the first kept is free. Experts that no other rank holds
 // add up where they stay.
 double own_unit_gradients(const StageContext& context, const StageContents& stage) {
   const Job& job = *context.job;
   const Plan& plan = *context.plan;
-  const LayerParameters& layer = context.layers->parameters.sparse_layer;
-  const bool alone = expert_ranks(job, plan).shards == 1;
-  const double share = alone ? layer.dense / (layer.dense + layer.expert) : 1;
-  const double one = job.framework.reduce_bytes * stage.largest_unit * share;
+  const double one =
+      job.framework.reduce_bytes * stage.largest_unit * exchanged_share(context, stage);
   const LayerMemory& memory = context.layers->sparse;
   const double freed = plan.recompute == Recompute::kFull ? memory.checkpoint : memory.kept;
   return one +
@@ -144,9 +152,10 @@ Gathered gathered_of(const StageContext& context, const StageContents& stage) {
     // The last layers, which are needed again at once, fill what the head leaves of the bound.
     gathered.at_loss += element * std::min(body, std::max(0.0, most - root));
   }
+  const double share = exchanged_share(context, stage);
   gathered.in_backward = reshard
                              ? root_element * (job.framework.root_unit_stays_gathered ? root : 0) +
-                                   element * std::min(body, stage.largest_unit + ahead)
+                                   element * share * std::min(body, stage.largest_unit + ahead)
                              : gathered.at_loss;
   // Of PyTorch's backward no gather is under way before its first hook.
   const double early = zero || has_torch_states(job) ? 0 : element * std::min(body, ahead);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/layer_times.h"
+#include "planner/cost/own_experts.h"
 #include "planner/cost/stage_buffers.h"
 #include "planner/cost/stage_contents.h"
 #include "planner/cost/state_memory.h"
@@ -70,6 +71,31 @@ bool is_one_root(const StageContext& context, const StageContents& stage) {
          (context.job->framework.root_unit_stays_gathered || context.job->model.tied_embeddings);
 }
 
+// This project's runtime adds to a gradient in fp32: one that is reduced unit by unit, or lives in
+// the backward only, comes with the head's backward, others are there all the time.
+double head_gradient_bytes(const StageContext& context, const StageContents& stage) {
+  const Job& job = *context.job;
+  if (job.training.has_adapters() && !job.training.embeddings) {
+    return 0;
+  }
+  if (!sums_gradients_whole(job)) {
+    return 2 * stage.head;
+  }
+  const bool comes = context.gathers || frees_gradients(job, *context.plan);
+  return comes ? job.framework.reduce_bytes * stage.head : 0;
+}
+
+// Gradients of a layer's experts that no other rank holds, where a step of one backward makes them:
+// they are added up where they stay.
+double own_expert_gradients(const StageContext& context, const StageContents& stage) {
+  const Job& job = *context.job;
+  const Plan& plan = *context.plan;
+  const bool made = stage.sparse_layers > 0 && runs_own_experts(job, plan) &&
+                    frees_gradients(job, plan) && expert_ranks(job, plan).shards == 1 &&
+                    !job.training.has_adapters();
+  return made ? stage.trained_experts / stage.sparse_layers * context.expert_state.gradients : 0;
+}
+
 // PyTorch's gradients come into being layer by layer where nothing waits from a micro-batch before:
 // with little kept (full recompute) the first layers' backward, which is last, is the fullest
 // moment, or the reduction of FSDP2's root unit behind it. Measured on PyTorch 2.11: the last but
@@ -87,12 +113,14 @@ void set_late_moments(const StageContext& context, const StageContents& stage,
       job.training.optimizer_in_backward || context.resident.gradients < 1) {
     return;
   }
-  const double gradients = (stage.trained - stage.root) * context.dense_state.gradients +
-                           stage.trained_experts * context.expert_state.gradients;
+  const double dense = (stage.trained - stage.root) * context.dense_state.gradients;
+  const double experts = stage.trained_experts * context.expert_state.gradients;
   const double there = std::max(0.0, layers - (context.gathers && !own ? 3 : 1)) / layers;
-  moments.last_backward.gradients += there * gradients;
+  moments.last_backward.gradients +=
+      there * dense + std::min(there * experts, experts - own_expert_gradients(context, stage));
   if (own && !is_one_root(context, stage)) {  // the head's unit is reduced first
-    moments.last_backward.gradients += stage.head * context.dense_state.gradients;
+    moments.last_backward.gradients +=
+        stage.head * context.dense_state.gradients - head_gradient_bytes(context, stage);
   }
   moments.last_backward.activations -= there * base.activations;
   if (run_sharding(job, plan).sharding == Sharding::kFull) {
@@ -104,7 +132,7 @@ void set_late_moments(const StageContext& context, const StageContents& stage,
     moments.root_reduce = base;
     moments.root_reduce.activations = 0;
     moments.root_reduce.gathered_parameters = 0;
-    moments.root_reduce.gradients += gradients + root * context.dense_state.gradients +
+    moments.root_reduce.gradients += dense + experts + root * context.dense_state.gradients +
                                      compute_bytes(job) * std::max(0.0, root - stage.head);
     moments.root_reduce.communication += job.framework.reduce_bytes * root;
   }
@@ -168,20 +196,6 @@ void set_first_backward(const StageContext& context, const StageContents& stage,
   for (const MemoryItems& items : {second, last}) {
     base = items.total() > base.total() ? items : base;
   }
-}
-
-// This project's runtime adds to a gradient in fp32: one that is reduced unit by unit, or lives in
-// the backward only, comes with the head's backward, others are there all the time.
-double head_gradient_bytes(const StageContext& context, const StageContents& stage) {
-  const Job& job = *context.job;
-  if (job.training.has_adapters() && !job.training.embeddings) {
-    return 0;
-  }
-  if (!sums_gradients_whole(job)) {
-    return 2 * stage.head;
-  }
-  const bool comes = context.gathers || frees_gradients(job, *context.plan);
-  return comes ? job.framework.reduce_bytes * stage.head : 0;
 }
 
 // The last stage's loss and its backward; what of other micro-batches' logits is there beside a
@@ -269,6 +283,7 @@ Moments moments_of(const StageContext& context, const StageContents& stage,
   }
   moments.layer_backward.gathered_parameters += gathered.in_backward - gathered.at_loss;
   moments.layer_backward.communication += gathered.unit_gradients;
+  moments.layer_backward.gradients += own_expert_gradients(context, stage);
   const bool waits = torch || frees_gradients(job, plan) ||
                      (gathered.unit_gradients > 0 && is_one_root(context, stage));
   moments.layer_backward.gradients +=

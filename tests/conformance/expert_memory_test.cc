@@ -78,9 +78,7 @@ Plan plan_of(const Job& job, const Layout& layout) {
 }
 
 double program_gib(const Job& job, const Plan& plan) {
-  planner::LowerOptions options;
-  options.executable = true;
-  const StepProgram program = planner::lower(job, plan, options);
+  const StepProgram program = planner::lower(job, plan);  // with the backend's workspaces
   return to_gib(liveness(program, program.roles.front()).peak);
 }
 

@@ -34,7 +34,7 @@ void compare_text(const std::string& name, const std::string& text) {
 
 void compare_with_golden(const std::string& name, const planner::Job& job,
                          const planner::Plan& plan) {
-  const StepProgram program = planner::lower(job, plan, {.executable = true});
+  const StepProgram program = planner::lower(job, plan, {.widths = {}, .executable = true});
   EXPECT_TRUE(verify(program).empty());
   const std::string text = print(program);
   EXPECT_TRUE(parse_program(text, name) == program);

@@ -47,7 +47,7 @@ LayerKey layer_key(const Plan& plan) {
 }
 
 struct SplitKey {
-  std::int64_t pipeline = 1, virtual_pipeline = 1;
+  std::int64_t pipeline = 1, virtual_pipeline = 1, in_v = 0;
   friend bool operator==(const SplitKey&, const SplitKey&) = default;
 };
 
@@ -161,8 +161,8 @@ struct MemoryModel::State {
   const Job job;
   const double host_room_gib;  // of a node, for what is offloaded
   std::unordered_map<LayerKey, RankLayers, FieldsHash<LayerKey>> layers;
-  std::unordered_map<SplitKey, std::vector<ChunkLayers>, FieldsHash<SplitKey>> splits;
-  using ExplicitSplits = std::map<ExplicitSplit, std::vector<ChunkLayers>>;
+  std::unordered_map<SplitKey, StageSplit, FieldsHash<SplitKey>> splits;
+  using ExplicitSplits = std::map<ExplicitSplit, StageSplit>;
   ExplicitSplits explicit_splits;  // of plans with stage_layers, which mostly have the last one's
   const ExplicitSplits::value_type* last_split = nullptr;
   OwnMemory own;
@@ -171,7 +171,7 @@ struct MemoryModel::State {
   MemoryEstimate known;
 
   const RankLayers& layers_of(const Plan& plan);
-  const std::vector<ChunkLayers>& split_of(const Plan& plan);
+  const StageSplit& split_of(const Plan& plan);
   void count(const Plan& plan, MemoryEstimate& out);
   void hold_stages(const StageContext& context, bool fullest_only);
   // No more stages than tell that the plan does not fit: one with more than `enough_gib`.
@@ -188,25 +188,25 @@ const RankLayers& MemoryModel::State::layers_of(const Plan& plan) {
   return layers.emplace(key, rank_layers(job, plan)).first->second;
 }
 
-const std::vector<ChunkLayers>& MemoryModel::State::split_of(const Plan& plan) {
+const StageSplit& MemoryModel::State::split_of(const Plan& plan) {
   if (!plan.stage_layers.empty()) {
     if (last_split == nullptr || !is_of(last_split->first, plan)) {
       ExplicitSplit key{plan.pipeline, plan.virtual_pipeline, plan.prediction_apart,
                         is_in_v(plan.schedule), plan.stage_layers};
       auto found = explicit_splits.find(key);
       if (found == explicit_splits.end()) {
-        found = explicit_splits.emplace(std::move(key), chunk_layers(job, plan)).first;
+        found = explicit_splits.emplace(std::move(key), stage_split(job, plan)).first;
       }
       last_split = &*found;
     }
     return last_split->second;
   }
-  const SplitKey key{plan.pipeline, plan.virtual_pipeline};
+  const SplitKey key{plan.pipeline, plan.virtual_pipeline, is_in_v(plan.schedule) ? 1 : 0};
   const auto found = splits.find(key);
   if (found != splits.end()) {
     return found->second;
   }
-  return splits.emplace(key, chunk_layers(job, plan)).first->second;
+  return splits.emplace(key, stage_split(job, plan)).first->second;
 }
 
 MemoryModel::MemoryModel(const Job& job) : state_(std::make_unique<State>(job)) {}
@@ -229,9 +229,8 @@ namespace {
 // Of stages with the same chunks, one behind the other, the first holds most in flight. Of
 // PyTorch's states those are compared that wait for the first backward of as many chunks: before it
 // a chunk has no gradients.
-bool is_no_fuller(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
-                  std::int64_t rank) {
-  if (rank == 0 || !same_chunks(plan, split, rank, rank - 1)) {
+bool is_no_fuller(const Job& job, const Plan& plan, const StageSplit& split, std::int64_t rank) {
+  if (!split.as_before[static_cast<std::size_t>(rank)]) {
     return false;
   }
   if (!has_torch_states(job)) {
@@ -251,14 +250,14 @@ bool is_no_fuller(const Job& job, const Plan& plan, const std::vector<ChunkLayer
 
 void MemoryModel::State::hold_stages(const StageContext& context, bool fullest_only) {
   const Plan& plan = *context.plan;
-  const std::vector<ChunkLayers>& split = split_of(plan);
+  const StageSplit& split = split_of(plan);
   held.plan = plan;
   held.fullest_only = fullest_only;
   held.layers = context.layers;
   held.stages.clear();
   for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
     if (!fullest_only || !is_no_fuller(job, plan, split, rank)) {
-      held.stages.emplace_back(rank, contents_of(context, split, rank));
+      held.stages.emplace_back(rank, contents_of(context, split.chunks, rank));
     }
   }
 }

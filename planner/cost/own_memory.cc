@@ -322,7 +322,7 @@ StageMemory own_stage_memory(const Job& job, const Plan& asked,
 struct OwnMemory::State {
   Plan plan;  // of `shared`
   Shared shared;
-  const Shared& of(const Job& job, const Plan& asked, const std::vector<ChunkLayers>& split) {
+  const Shared& of(const Job& job, const Plan& asked, const StageSplit& split) {
     if (shared.runs.empty() || !own::differ_in_sharding_only(plan, asked)) {
       plan = asked;
       own::share(job, plan, split, shared);
@@ -336,12 +336,13 @@ OwnMemory::~OwnMemory() = default;
 OwnMemory::OwnMemory(OwnMemory&&) noexcept = default;
 OwnMemory& OwnMemory::operator=(OwnMemory&&) noexcept = default;
 
-void OwnMemory::estimate(const Job& job, const Plan& asked, const std::vector<ChunkLayers>& split,
+void OwnMemory::estimate(const Job& job, const Plan& asked, const StageSplit& split,
                          std::vector<StageMemory>& stages) {
   const Shared& shared = state_->of(job, asked, split);
   std::optional<Plan> states;
   const Plan& plan = with_shared_context(asked, states);
-  stages.resize(static_cast<std::size_t>(plan.pipeline));
+  stages.clear();
+  stages.reserve(static_cast<std::size_t>(plan.pipeline));
   for (const Run& run : shared.runs) {
     const Lasting lasting = lasting_of(job, plan, shared, run.stage);
     const bool each = run.stage.head || splits_own_backward(plan) || lasting.streamed > 0;
@@ -349,19 +350,18 @@ void OwnMemory::estimate(const Job& job, const Plan& asked, const std::vector<Ch
       const auto at = static_cast<std::size_t>(rank);
       const Held& held = shared.held[at];
       if (each || rank == run.first) {
-        stages[at] = stage_memory_at(
-            job, {plan, shared, run.stage, held, lasting.whole, lasting.states}, lasting);
+        stages.push_back(stage_memory_at(
+            job, {plan, shared, run.stage, held, lasting.whole, lasting.states}, lasting));
       } else {
-        stages[at] = stages[at - 1];
-        change_rank(lasting, shared.held[at - 1], held, stages[at]);
+        stages.push_back(stages.back());
+        change_rank(lasting, shared.held[at - 1], held, stages.back());
       }
     }
   }
 }
 
-void OwnMemory::estimate_peak(const Job& job, const Plan& asked,
-                              const std::vector<ChunkLayers>& split, double enough_gib,
-                              std::vector<StageMemory>& stages) {
+void OwnMemory::estimate_peak(const Job& job, const Plan& asked, const StageSplit& split,
+                              double enough_gib, std::vector<StageMemory>& stages) {
   const Shared& shared = state_->of(job, asked, split);
   std::optional<Plan> states;
   const Plan& plan = with_shared_context(asked, states);

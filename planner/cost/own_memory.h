@@ -29,13 +29,13 @@ class OwnMemory {
   OwnMemory& operator=(OwnMemory&&) noexcept;
   OwnMemory(const OwnMemory&) = delete;
   OwnMemory& operator=(const OwnMemory&) = delete;
-  // Every stage. `split`: chunk_layers of the plan. Requires: counts_own_memory; the same job each
+  // Every stage. `split`: stage_split of the plan. Requires: counts_own_memory; the same job each
   // time.
-  void estimate(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
+  void estimate(const Job& job, const Plan& plan, const StageSplit& split,
                 std::vector<StageMemory>& stages);
   // The stage with the most memory, alone, or the first with more than `enough_gib`.
-  void estimate_peak(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
-                     double enough_gib, std::vector<StageMemory>& stages);
+  void estimate_peak(const Job& job, const Plan& plan, const StageSplit& split, double enough_gib,
+                     std::vector<StageMemory>& stages);
 
  private:
   struct State;

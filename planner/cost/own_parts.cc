@@ -169,15 +169,14 @@ namespace {
 
 // In a V none waits for its weight gradients at the fullest moment; many do when no forward is to
 // come, which is the fuller one where what backward repeats weighs more than what it starts from.
-Held held_in_v(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
-               const LayerBytes& layer, std::int64_t rank) {
+Held held_in_v(const Plan& plan, const std::vector<ChunkKept>& chunks, const LayerBytes& layer,
+               std::int64_t rank) {
   const RankInFlight in_flight_here(plan, rank);
   double one = 0, after = 0, part = 1;  // of the last chunk
   double full = 0, late = 0, waiting = 0, whole = 0;
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
-    const ChunkLayers& chunk = split[static_cast<std::size_t>(chunk_of_rank(plan, rank, c))];
-    const double here = chunk.trained();
-    one = kept_layers(plan, layer, t, here, chunk.frozen_dense + chunk.frozen_sparse);
+    const double here = chunks[static_cast<std::size_t>(c)].layers;
+    one = chunks[static_cast<std::size_t>(c)].kept;
     after = here * layer.waiting;
     part = 1 / std::max(1.0, here);
     const InFlight at_end = in_flight_here.late(c);
@@ -202,25 +201,26 @@ Held held_in_v(const Plan& plan, const std::vector<ChunkLayers>& split, const Te
 
 }  // namespace
 
-Held held_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
-             const LayerBytes& layer, std::int64_t rank) {
+void keep_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
+                 const LayerBytes& layer, std::int64_t rank, std::vector<ChunkKept>& chunks) {
+  chunks.clear();
+  for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
+    const ChunkLayers& chunk = split[static_cast<std::size_t>(chunk_of_rank(plan, rank, c))];
+    const double frozen = chunk.frozen_dense + chunk.frozen_sparse;
+    chunks.push_back({chunk.trained(), kept_layers(plan, layer, t, chunk.trained(), frozen)});
+  }
+}
+
+Held held_of(const Plan& plan, const std::vector<ChunkKept>& chunks, const LayerBytes& layer,
+             std::int64_t rank) {
   if (is_in_v(plan.schedule) && plan.pipeline > 1) {
-    return held_in_v(plan, split, t, layer, rank);
+    return held_in_v(plan, chunks, layer, rank);
   }
   const RankInFlight in_flight_here(plan, rank);
   const bool split_backward = splits_every_backward(plan.schedule) && plan.pipeline > 1;
   Held stage;
-  double layers = -1, frozen = -1;  // of the chunk before
-  double one = 0;                   // what they keep
   for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
-    const ChunkLayers& chunk = split[static_cast<std::size_t>(chunk_of_rank(plan, rank, c))];
-    const double frozen_here = chunk.frozen_dense + chunk.frozen_sparse;
-    const double here = chunk.trained();
-    if (here != layers || frozen_here != frozen) {
-      layers = here;
-      frozen = frozen_here;
-      one = kept_layers(plan, layer, t, here, frozen);
-    }
+    const auto& [here, one] = chunks[static_cast<std::size_t>(c)];
     const InFlight held = in_flight_here.at(c);
     const double flying = held.whole + held.weight_gradient;
     if (split_backward) {

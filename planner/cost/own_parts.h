@@ -82,9 +82,16 @@ Units trained_units(const Job& job, const Shape& shape, const Units& units);
 // `split`: chunk_layers of the plan. What is sharded over whom makes no difference.
 Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Units& units,
                const Units& trained, std::int64_t rank);
-// All but `exchanges`.
-Held held_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
-             const LayerBytes& layer, std::int64_t rank);
+// A chunk's trained layers, and bytes that it keeps of a micro-batch.
+struct ChunkKept {
+  double layers = 0, kept = 0;
+};
+// Of each chunk of a rank, in place of what `chunks` held.
+void keep_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
+                 const LayerBytes& layer, std::int64_t rank, std::vector<ChunkKept>& chunks);
+// All but `exchanges`. `chunks`: keep_chunks of the rank.
+Held held_of(const Plan& plan, const std::vector<ChunkKept>& chunks, const LayerBytes& layer,
+             std::int64_t rank);
 // Bytes that so many layers above `frozen` ones keep for one micro-batch. Where some layers are
 // repeated, they are the first of all.
 double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers,

@@ -44,13 +44,21 @@ double exchange_bytes(const Plan& plan, const Tensors& t, bool blocking, std::in
   return (forward_follows ? received : 0) + sent + held_sends(plan, rank) * t.stream;
 }
 
+// `chunks`: keep_chunks of the rank.
+Held held_of(const Plan& plan, const Shared& shared, const std::vector<ChunkKept>& chunks,
+             std::int64_t rank) {
+  Held held = held_of(plan, chunks, shared.layer, rank);
+  held.exchanges = exchange_bytes(plan, shared.tensors, shared.blocking, rank);
+  return held;
+}
+
 }  // namespace
 
 Held held_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Shared& shared,
              std::int64_t rank) {
-  Held held = held_of(plan, split, shared.tensors, shared.layer, rank);
-  held.exchanges = exchange_bytes(plan, shared.tensors, shared.blocking, rank);
-  return held;
+  std::vector<ChunkKept> chunks;
+  keep_chunks(plan, split, shared.tensors, shared.layer, rank, chunks);
+  return held_of(plan, shared, chunks, rank);
 }
 
 Shared shared_of(const Job& job, const Plan& plan) {
@@ -67,22 +75,23 @@ Shared shared_of(const Job& job, const Plan& plan) {
   return shared;
 }
 
-void share(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split,
-           Shared& shared) {
+void share(const Job& job, const Plan& plan, const StageSplit& split, Shared& shared) {
   Shared fresh = shared_of(job, plan);
   fresh.runs = std::move(shared.runs);  // their memory is used again
   fresh.held = std::move(shared.held);
+  fresh.at_hand = std::move(shared.at_hand);
   shared = std::move(fresh);
   shared.runs.clear();
   shared.held.clear();
   for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
-    shared.held.push_back(held_of(plan, split, shared, rank));
-    if (rank == 0 || !same_chunks(plan, split, rank, rank - 1)) {
-      const Stage stage = stage_of(plan, split, shared.units, shared.trained, rank);
+    if (!split.as_before[static_cast<std::size_t>(rank)]) {
+      keep_chunks(plan, split.chunks, shared.tensors, shared.layer, rank, shared.at_hand);
+      const Stage stage = stage_of(plan, split.chunks, shared.units, shared.trained, rank);
       if (rank == 0 || !last_alike(stage, shared.runs.back().stage)) {
         shared.runs.push_back({stage, rank, rank});
       }
     }
+    shared.held.push_back(held_of(plan, shared, shared.at_hand, rank));
     shared.runs.back().end = rank + 1;
   }
 }

@@ -27,12 +27,12 @@ struct Shared {
   double workspaces = 0;  // bytes of the backend's own
   bool blocking = false;  // see exchanges_block
   std::vector<Run> runs;
-  std::vector<Held> held;  // by rank
+  std::vector<Held> held;          // by rank
+  std::vector<ChunkKept> at_hand;  // of the rank that is counted
 };
 
 bool differ_in_sharding_only(const Plan& a, const Plan& b);
-// `split`: chunk_layers of the plan.
-void share(const Job& job, const Plan& plan, const std::vector<ChunkLayers>& split, Shared& shared);
+void share(const Job& job, const Plan& plan, const StageSplit& split, Shared& shared);
 // All but the stages.
 Shared shared_of(const Job& job, const Plan& plan);
 // What one stage holds.

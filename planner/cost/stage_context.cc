@@ -85,6 +85,14 @@ bool same_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, std::i
   return true;
 }
 
+StageSplit stage_split(const Job& job, const Plan& plan) {
+  StageSplit split{chunk_layers(job, plan), {false}};
+  for (std::int64_t rank = 1; rank < plan.pipeline; ++rank) {
+    split.as_before.push_back(same_chunks(plan, split.chunks, rank, rank - 1));
+  }
+  return split;
+}
+
 RankLayers rank_layers(const Job& job, const Plan& plan) {
   RankLayers layers;
   const ParameterSplit cut = {

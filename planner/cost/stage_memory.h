@@ -34,6 +34,12 @@ std::vector<ChunkLayers> chunk_layers(const Job& job, const Plan& plan);
 // Whether two ranks have the same chunks.
 bool same_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, std::int64_t a,
                  std::int64_t b);
+// The same of all ranks of a plan, each beside the one before.
+struct StageSplit {
+  std::vector<ChunkLayers> chunks;  // chunk_layers of the plan
+  std::vector<bool> as_before;      // by rank
+};
+StageSplit stage_split(const Job& job, const Plan& plan);
 
 // What depends on the cut of a layer but not on the pipeline.
 struct RankLayers {

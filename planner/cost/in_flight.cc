@@ -59,16 +59,6 @@ void RankInFlight::fill_v(Schedule schedule, std::int64_t rank) {
                    std::clamp<std::int64_t>(rank - none, 0, rank)};
 }
 
-InFlight RankInFlight::at(std::int64_t chunk) const {
-  std::int64_t whole = in_v_[0] > 0 ? in_v_[static_cast<std::size_t>(chunk)] : whole_;
-  if (begun_ >= 0) {
-    whole += std::clamp<std::int64_t>(begun_ - chunk * stages_, 0, stages_);
-  }
-  whole = std::min(whole, micro_batches_);
-  const std::int64_t waiting = std::min(waiting_, micro_batches_ - whole);
-  return {static_cast<double>(whole), static_cast<double>(waiting)};
-}
-
 InFlight RankInFlight::late(std::int64_t chunk) const {
   if (in_v_[0] > 0) {
     const auto at = static_cast<std::size_t>(chunk);

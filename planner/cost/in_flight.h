@@ -1,6 +1,7 @@
 // How many micro-batches' activations each chunk of a pipeline rank holds at its peak.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -23,7 +24,15 @@ struct InFlight {
 class RankInFlight {
  public:
   RankInFlight(const Plan& plan, std::int64_t rank);
-  [[nodiscard]] InFlight at(std::int64_t chunk) const;
+  [[nodiscard]] InFlight at(std::int64_t chunk) const {
+    std::int64_t whole = in_v_[0] > 0 ? in_v_[static_cast<std::size_t>(chunk)] : whole_;
+    if (begun_ >= 0) {
+      whole += std::clamp<std::int64_t>(begun_ - chunk * stages_, 0, stages_);
+    }
+    whole = std::min(whole, micro_batches_);
+    const std::int64_t waiting = std::min(waiting_, micro_batches_ - whole);
+    return {static_cast<double>(whole), static_cast<double>(waiting)};
+  }
   // When no forward is to come: as many weight gradients as may wait do. Differs where there are
   // fewer micro-batches than the schedule could hold, and in a V.
   [[nodiscard]] InFlight late(std::int64_t chunk) const;

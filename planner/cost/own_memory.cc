@@ -256,11 +256,14 @@ StageMemory stage_memory_at(const Job& job, const Moment& at, const Lasting& las
     memory.offloaded_bytes = memory.host_bytes =
         own::kStates * kMaster * at.stage.trained_elements / own::shards_of(at.plan);
   }
-  for (double* item : {&peak.parameters, &peak.gradients, &peak.optimizer, &peak.activations,
-                       &peak.gathered_parameters, &peak.logits, &peak.communication, &peak.other}) {
-    *item /= kGiB;
-  }
-  memory.items = peak;
+  memory.items = {.parameters = peak.parameters / kGiB,
+                  .gradients = peak.gradients / kGiB,
+                  .optimizer = peak.optimizer / kGiB,
+                  .activations = peak.activations / kGiB,
+                  .gathered_parameters = peak.gathered_parameters / kGiB,
+                  .logits = peak.logits / kGiB,
+                  .communication = peak.communication / kGiB,
+                  .other = peak.other / kGiB};
   return memory;
 }
 

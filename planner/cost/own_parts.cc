@@ -219,9 +219,9 @@ Held held_of(const Plan& plan, const std::vector<ChunkKept>& chunks, const Layer
   const RankInFlight in_flight_here(plan, rank);
   const bool split_backward = splits_every_backward(plan.schedule) && plan.pipeline > 1;
   Held stage;
-  for (std::int64_t c = 0; c < plan.virtual_pipeline; ++c) {
-    const auto& [here, one] = chunks[static_cast<std::size_t>(c)];
-    const InFlight held = in_flight_here.at(c);
+  std::int64_t place = 0;
+  for (const auto& [here, one] : chunks) {
+    const InFlight held = in_flight_here.at(place++);
     const double flying = held.whole + held.weight_gradient;
     if (split_backward) {
       const double whole = std::min(flying, as_double(plan.pipeline - rank));

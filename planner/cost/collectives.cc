@@ -9,10 +9,7 @@ namespace trireme::planner {
 using topologies::Collective;
 using topologies::GroupShape;
 
-double Collectives::time(Collective collective, const GroupShape& group, double bytes) {
-  if (group.ranks <= 1 || bytes <= 0) {
-    return 0;
-  }
+double Collectives::known_time(Collective collective, const GroupShape& group, double bytes) {
   const auto whole = static_cast<std::int64_t>(bytes);
   const Asked key{.bytes = whole,
                   .stride = group.stride,

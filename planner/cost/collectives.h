@@ -16,7 +16,10 @@ class Collectives {
       : cluster_(cluster), profile_(profile) {}
 
   // Seconds of one collective of `bytes` (nccl-tests' size) on the group; 0 for a group of one.
-  double time(topologies::Collective collective, const topologies::GroupShape& group, double bytes);
+  double time(topologies::Collective collective, const topologies::GroupShape& group,
+              double bytes) {
+    return group.ranks <= 1 || bytes <= 0 ? 0 : known_time(collective, group, bytes);
+  }
   // Groups that NCCL sees alike are one: their ranks' strides are those of the first that was asked
   // for.
   // The group of one axis of a plan, and of two axes taken together (shards over data and context),
@@ -31,6 +34,9 @@ class Collectives {
   topologies::GroupShape pipeline_ends(const Plan& plan);
 
  private:
+  double known_time(topologies::Collective collective, const topologies::GroupShape& group,
+                    double bytes);
+
   const topologies::Cluster& cluster_;
   const topologies::Profile& profile_;
   struct Asked {  // at most 2^30 ranks

@@ -104,6 +104,11 @@ class DataParallelTimer {
     const DataParallelInput& in;
     OfPlan& of;
   };
+  // Of a stage's layers so many units, and its ends.
+  struct Units {
+    double count;
+    const UnitSeconds &layers, &embedding, &head;
+  };
   // What is walked of stages alike.
   struct Walked {
     WalkedPasses passes;
@@ -119,9 +124,10 @@ class DataParallelTimer {
   [[nodiscard]] DataParallelTime reduced_once(const Case& at) const;
   [[nodiscard]] DataParallelTime reduced_each(const Case& at);
   const Walked& walked_of(const PassPattern& pattern, const UnitStage& stage);
-  void add_first_gathers(const Case& at, DataParallelTime& time) const;
+  void add_first_gathers(const Case& at, const Units& of, DataParallelTime& time) const;
   [[nodiscard]] const UnitSeconds& unit_of(const Case& at, UnitKind kind, double parameters,
                                            double experts) const;
+  [[nodiscard]] Units whole_units(const Case& at) const;
   [[nodiscard]] Elements elements_of(const Case& at, double parameters, double trained) const;
   [[nodiscard]] UnitSeconds timed_unit(const Case& at, const Elements& dense,
                                        const Elements& experts) const;

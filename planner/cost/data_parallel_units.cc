@@ -199,15 +199,22 @@ bool same(double a, double b) {
 
 }  // namespace
 
+// Of layers whose last unit is smaller a part counts as such.
+DataParallelTimer::Units DataParallelTimer::whole_units(const Case& at) const {
+  const double units = 1 / at.in.unit_share;
+  const UnitSizes sizes = sizes_of(at.in, at.of.run, units);
+  return {.count = units,
+          .layers = unit_of(at, UnitKind::kLayers, sizes.layers, sizes.experts),
+          .embedding = unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0),
+          .head = unit_of(at, UnitKind::kHead, sizes.head, 0)};
+}
+
 // Sharded optimizers gather at the start of the step, beside the first forward: all copies first,
 // each gather once its own is done.
-void DataParallelTimer::add_first_gathers(const Case& at, DataParallelTime& time) const {
+void DataParallelTimer::add_first_gathers(const Case& at, const Units& of,
+                                          DataParallelTime& time) const {
   const DataParallelInput& in = at.in;
-  const double units = 1 / in.unit_share;
-  const UnitSizes sizes = sizes_of(in, at.of.run, units);
-  const UnitSeconds& layers = unit_of(at, UnitKind::kLayers, sizes.layers, sizes.experts);
-  const UnitSeconds& embedding = unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0);
-  const UnitSeconds& head = unit_of(at, UnitKind::kHead, sizes.head, 0);
+  const auto& [units, layers, embedding, head] = of;
   const double trained = trained_units(in, units);
   const double all = embedding.gather + trained * layers.gather + head.gather;
   const double copies = embedding.gather_copy + trained * layers.gather_copy + head.gather_copy;
@@ -227,15 +234,11 @@ DataParallelTime DataParallelTimer::reduced_once(const Case& at) const {
   const Plan& plan = at.plan;
   const DataParallelInput& in = at.in;
   DataParallelTime time;
-  const double units = 1 / in.unit_share;
-  const UnitSizes sizes = sizes_of(in, at.of.run, units);
-  const bool sharded = at.of.run.sharding != Sharding::kNone;
-  if (sharded) {
-    add_first_gathers(at, time);
+  const Units of = whole_units(at);
+  const auto& [units, layer, embedding, head] = of;
+  if (at.of.run.sharding != Sharding::kNone) {
+    add_first_gathers(at, of, time);
   }
-  const UnitSeconds& layer = unit_of(at, UnitKind::kLayers, sizes.layers, sizes.experts);
-  const UnitSeconds& head = unit_of(at, UnitKind::kHead, sizes.head, 0);
-  const UnitSeconds& embedding = unit_of(at, UnitKind::kEmbedding, sizes.embedding, 0);
   const auto all_of = [](const UnitSeconds& unit) { return unit.reduce + unit.replicate; };
   const double reduced = trained_units(in, units);
   LastReductions last;
@@ -347,7 +350,7 @@ DataParallelTime DataParallelTimer::reduced_each(const Case& at) {
   DataParallelTime time;
   const bool full = at.of.run.sharding == Sharding::kFull;
   if (!full && at.of.run.sharding != Sharding::kNone) {
-    add_first_gathers(at, time);
+    add_first_gathers(at, whole_units(at), time);
   }
   const UnitStage stage = walked_stage(at);
   const PassPattern pattern = pass_pattern(plan, stage.has_embedding, stage.has_head);

@@ -226,30 +226,34 @@ double TimeModel::State::before_message(const Plan& plan, const RankClass& rank,
          static_cast<double>(std::max(count, plan.virtual_pipeline));
 }
 
-std::vector<RankWork> TimeModel::State::work_of(const Plan& plan) {
-  const LayerSet* alike = topologies::has_unlike_nodes(job.cluster) ? nullptr : &layer_set(plan);
-  const std::vector<RankClass>& ranks = classes(plan);
-  std::vector<RankWork> work;
-  work.reserve(ranks.size());
-  for (const RankClass& rank : ranks) {
+void TimeModel::State::set_work(const Plan& plan, const LayerSet* alike,
+                                std::vector<RankWork>& work) {
+  work.clear();
+  for (const RankClass& rank : classes(plan)) {
     const LayerSet& set = alike != nullptr ? *alike : layer_set(plan, rank);
-    const RankTimes times = rank_times(plan, set, rank);
-    work.push_back({times, data_input(plan, rank, times, set), before_message(plan, rank, times)});
+    RankWork& one = work.emplace_back();
+    one.times = rank_times(plan, set, rank);
+    one.in = data_input(plan, rank, one.times, set);
+    one.before_message = before_message(plan, rank, one.times);
   }
-  return work;
 }
 
 const std::vector<RankWork>& TimeModel::State::ranks_work(const Plan& plan, const Placed& placed) {
   if (topologies::has_unlike_nodes(job.cluster)) {
-    return unlike_work = work_of(plan);
+    set_work(plan, nullptr, unlike_work);
+    return unlike_work;
   }
   const Strides strides{placed.tensor.stride, placed.context.stride};
-  for (const auto& [other, work] : worked) {
-    if (other == strides) {
-      return work;
+  for (std::size_t i = 0; i < worked_count; ++i) {
+    if (worked[i].first == strides) {
+      return worked[i].second;
     }
   }
-  return worked.emplace_back(strides, work_of(plan)).second;
+  worked.resize(std::max(worked.size(), worked_count + 1));
+  auto& [of, work] = worked[worked_count++];
+  of = strides;
+  set_work(plan, &layer_set(plan, strides), work);
+  return work;
 }
 
 }  // namespace trireme::planner

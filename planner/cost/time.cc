@@ -18,9 +18,13 @@ namespace trireme::planner {
 
 TimeModel::State::LayerSetKey TimeModel::State::layer_key(const Plan& plan) {
   LayerSetKey key = layers_of(plan);
-  key.strides = {collectives.group(plan, Axis::kTensor).stride,
-                 collectives.group(plan, Axis::kContext).stride};
+  key.strides = strides_of(plan);
   return key;
+}
+
+TimeModel::State::Strides TimeModel::State::strides_of(const Plan& plan) {
+  return {collectives.group(plan, Axis::kTensor).stride,
+          collectives.group(plan, Axis::kContext).stride};
 }
 
 TimeModel::State::LayerSetKey TimeModel::State::layers_of(const Plan& plan) const {
@@ -42,7 +46,12 @@ TimeModel::State::LayerSetKey TimeModel::State::layers_of(const Plan& plan) cons
 }
 
 const LayerSet& TimeModel::State::layer_set(const Plan& plan) {
-  const LayerSetKey key = layer_key(plan);
+  return layer_set(plan, strides_of(plan));
+}
+
+const LayerSet& TimeModel::State::layer_set(const Plan& plan, const Strides& strides) {
+  LayerSetKey key = layers_of(plan);
+  key.strides = strides;
   if (const LayerSet* found = sets.find(key)) {
     return *found;
   }
@@ -243,7 +252,7 @@ void TimeModel::State::turn_to(const Plan& plan) {
     timed_plan = plan;
     timed.clear();
     bounded.clear();
-    worked.clear();
+    worked_count = 0;
   }
 }
 

@@ -152,10 +152,17 @@ struct TimeModel::State {
     DataParallelTimer::OfPlan data;
   };
 
+  // Of an order of axes a layer's collectives see the strides of tensor and context only.
+  struct Strides {
+    std::int64_t tensor = 0, context = 0;
+    friend bool operator==(const Strides&, const Strides&) = default;
+  };
+
   struct LayerSetKey;
   void turn_to(const Plan& plan);  // forgets what is kept of another plan
   OfAxes& of_axes(const Plan& plan);
   [[nodiscard]] Placed place(const Plan& plan, const DataParallelTimer::Groups& groups);
+  [[nodiscard]] Strides strides_of(const Plan& plan);
   [[nodiscard]] LayerSetKey layer_key(const Plan& plan);
   [[nodiscard]] LayerSetKey layers_of(const Plan& plan) const;  // wherever they are placed
   bool nearest_is_fastest(const Plan& plan);
@@ -163,6 +170,7 @@ struct TimeModel::State {
   void drop_slower(const Plan& plan, std::vector<LayerPlacement>& placements);
   void place_fastest(const LayerPlacement& placement, const Plan& plan, Plan& here) const;
   const LayerSet& layer_set(const Plan& plan);
+  const LayerSet& layer_set(const Plan& plan, const Strides& strides);
   // On the group of the rank's unlike nodes that takes longest.
   const LayerSet& layer_set(const Plan& plan, const RankClass& rank);
   // On the cards of one group of unlike nodes. `key`: layer_key of the plan.
@@ -183,7 +191,8 @@ struct TimeModel::State {
                                              const RankTimes& times, const LayerSet& ends) const;
   [[nodiscard]] double before_message(const Plan& plan, const RankClass& rank,
                                       const RankTimes& times) const;
-  [[nodiscard]] std::vector<RankWork> work_of(const Plan& plan);
+  // `alike`: the layers of every rank, or nothing where nodes are unlike.
+  void set_work(const Plan& plan, const LayerSet* alike, std::vector<RankWork>& work);
   const std::vector<RankWork>& ranks_work(const Plan& plan, const Placed& placed);
   [[nodiscard]] StepRanks step_ranks(const Plan& plan, const HopTimes& hop_times, OfAxes& of);
   void time_step(const Plan& plan, OfAxes& of, TimeEstimate& out);
@@ -221,11 +230,6 @@ struct TimeModel::State {
   struct NearestKey {
     std::int64_t tensor = 1, context = 1, micro_batch = 1, sequence_parallel = 0;
     friend bool operator==(const NearestKey&, const NearestKey&) = default;
-  };
-  // Of an order of axes a layer's collectives see the strides of tensor and context only.
-  struct Strides {
-    std::int64_t tensor = 0, context = 0;
-    friend bool operator==(const Strides&, const Strides&) = default;
   };
   struct LayerSetKey {
     std::int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 0, micro_batch = 1;
@@ -265,8 +269,10 @@ struct TimeModel::State {
   Plan timed_plan;  // of `timed`, but for its order
   std::vector<std::pair<Placed, TimeEstimate>> timed;
   std::vector<std::pair<Placed, double>> bounded;  // sharded_bound of timed_plan
-  // Of timed_plan, by class: of each placement of its layers.
+  // Of timed_plan, by class: of each placement of its layers. Those behind the count are of earlier
+  // plans: their memory is used again.
   std::vector<std::pair<Strides, std::vector<RankWork>>> worked;
+  std::size_t worked_count = 0;
   struct StageSeconds {
     double forward, backward;
     double exchange;                 // of blocking sends and receives, a micro-batch

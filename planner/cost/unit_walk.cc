@@ -10,16 +10,28 @@ namespace {
 
 constexpr int kMostAhead = 6;
 
+constexpr std::size_t kNone = 2;  // before the first two reductions there is none
+
+// Ends that a walk has written. Beside the walker, whose other numbers are then kept in registers;
+// not cleared, which would cost more than a walk.
+// NOLINTBEGIN(cppcoreguidelines-pro-type-member-init)
+struct Ends {
+  std::array<double, kNone + kMostVisits> reduced;  // of reductions, behind those two
+  std::array<double, kMostVisits> gathered;
+};
+using Units = std::array<const UnitSeconds*, 3>;  // by UnitKind
+// NOLINTEND(cppcoreguidelines-pro-type-member-init)
+
 // kGathers: the stage's units are gathered when they are needed.
 template <bool kGathers>
 class Walker {
  public:
-  // The arrays hold what the walk has written; to clear them for every walk would cost more than
-  // it. NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
-  Walker(const UnitStage& stage, const UnitSchedule& schedule)
+  Walker(const UnitStage& stage, const UnitSchedule& schedule, const Units& units, Ends& ends)
       : stage_(stage),
         schedule_(schedule),
-        units_{&stage.embedding, &stage.layers, &stage.head},
+        units_(units.data()),
+        ends_(ends.reduced.data()),
+        gathered_(ends.gathered.data()),
         between_(static_cast<double>(std::max(0, stage.units - kWalkedUnits))),
         between_back_(static_cast<double>(std::max(0, stage.units - stage.frozen - kWalkedUnits))),
         stretched_(1 / (1 - stage.slowdown)) {
@@ -153,12 +165,11 @@ class Walker {
 
   const UnitStage& stage_;
   const UnitSchedule& schedule_;
-  std::array<const UnitSeconds*, 3> units_;  // by UnitKind
-  double between_, between_back_;            // units passed over in each forward, each backward
-  double stretched_;                         // times as long as compute takes beside a collective
-  static constexpr std::size_t kNone = 2;    // before the first two reductions there is none
-  std::array<double, kNone + kMostVisits> ends_;  // of reductions, behind those two
-  std::array<double, kMostVisits> gathered_;      // ends of gathers
+  const UnitSeconds* const* units_;
+  double* ends_;
+  double* gathered_;
+  double between_, between_back_;  // units passed over in each forward, each backward
+  double stretched_;               // times as long as compute takes beside a collective
   std::size_t reduced_ = 0, issued_ = 0, used_ = 0;
   double compute_ = 0, gather_ = 0, reduce_ = 0, replica_ = 0;
   double latest_ = 0;  // end of a reduction so far
@@ -196,8 +207,10 @@ UnitShape unit_shape(const UnitStage& stage) {
 }
 
 UnitWalk walk_units(const UnitStage& stage, const UnitSchedule& schedule) {
-  return stage.gathers ? Walker<true>(stage, schedule).walk()
-                       : Walker<false>(stage, schedule).walk();
+  const Units units = {&stage.embedding, &stage.layers, &stage.head};
+  Ends ends;
+  return stage.gathers ? Walker<true>(stage, schedule, units, ends).walk()
+                       : Walker<false>(stage, schedule, units, ends).walk();
 }
 
 const UnitWalk& KnownWalks::walk(const UnitStage& stage, std::uint32_t passes,

@@ -199,6 +199,28 @@ Held held_in_v(const Plan& plan, const std::vector<ChunkKept>& chunks, const Lay
   return stage;
 }
 
+// `split`: every backward is.
+Held held_in_turn(const Plan& plan, const std::vector<ChunkKept>& chunks, const LayerBytes& layer,
+                  bool split, std::int64_t rank) {
+  const RankInFlight in_flight_here(plan, rank);
+  Held stage;
+  std::int64_t place = 0;
+  for (const auto& [here, one] : chunks) {
+    const InFlight held = in_flight_here.at(place++);
+    const double flying = held.whole + held.weight_gradient;
+    if (split) {
+      const double whole = std::min(flying, as_double(plan.pipeline - rank));
+      const double after = here * layer.waiting;
+      stage.kept += whole * one + (flying - whole) * after;
+      stage.turned = (after - one) * (1 - 1 / std::max(1.0, here));
+      stage.waiting = flying - whole;
+    } else {
+      stage.kept += flying * one;
+    }
+  }
+  return stage;
+}
+
 }  // namespace
 
 void keep_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
@@ -211,29 +233,14 @@ void keep_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, const 
   }
 }
 
-Held held_of(const Plan& plan, const std::vector<ChunkKept>& chunks, const LayerBytes& layer,
-             std::int64_t rank) {
-  if (is_in_v(plan.schedule) && plan.pipeline > 1) {
-    return held_in_v(plan, chunks, layer, rank);
+void hold_ranks(const Plan& plan, const std::vector<ChunkKept>& chunks, const LayerBytes& layer,
+                std::int64_t first, std::int64_t end, std::vector<Held>& held) {
+  const bool in_v = is_in_v(plan.schedule) && plan.pipeline > 1;
+  const bool split = splits_every_backward(plan.schedule) && plan.pipeline > 1;
+  for (std::int64_t rank = first; rank < end; ++rank) {
+    held.push_back(in_v ? held_in_v(plan, chunks, layer, rank)
+                        : held_in_turn(plan, chunks, layer, split, rank));
   }
-  const RankInFlight in_flight_here(plan, rank);
-  const bool split_backward = splits_every_backward(plan.schedule) && plan.pipeline > 1;
-  Held stage;
-  std::int64_t place = 0;
-  for (const auto& [here, one] : chunks) {
-    const InFlight held = in_flight_here.at(place++);
-    const double flying = held.whole + held.weight_gradient;
-    if (split_backward) {
-      const double whole = std::min(flying, as_double(plan.pipeline - rank));
-      const double after = here * layer.waiting;
-      stage.kept += whole * one + (flying - whole) * after;
-      stage.turned = (after - one) * (1 - 1 / std::max(1.0, here));
-      stage.waiting = flying - whole;
-    } else {
-      stage.kept += flying * one;
-    }
-  }
-  return stage;
 }
 
 Stage stage_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Units& units,

@@ -89,9 +89,9 @@ struct ChunkKept {
 // Of each chunk of a rank, in place of what `chunks` held.
 void keep_chunks(const Plan& plan, const std::vector<ChunkLayers>& split, const Tensors& t,
                  const LayerBytes& layer, std::int64_t rank, std::vector<ChunkKept>& chunks);
-// All but `exchanges`. `chunks`: keep_chunks of the rank.
-Held held_of(const Plan& plan, const std::vector<ChunkKept>& chunks, const LayerBytes& layer,
-             std::int64_t rank);
+// Adds what ranks [first, end) hold, which have the same `chunks`: all but `exchanges`.
+void hold_ranks(const Plan& plan, const std::vector<ChunkKept>& chunks, const LayerBytes& layer,
+                std::int64_t first, std::int64_t end, std::vector<Held>& held);
 // Bytes that so many layers above `frozen` ones keep for one micro-batch. Where some layers are
 // repeated, they are the first of all.
 double kept_layers(const Plan& plan, const LayerBytes& layer, const Tensors& t, double layers,

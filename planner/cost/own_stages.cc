@@ -1,5 +1,6 @@
 #include "planner/cost/own_stages.h"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -44,12 +45,15 @@ double exchange_bytes(const Plan& plan, const Tensors& t, bool blocking, std::in
   return (forward_follows ? received : 0) + sent + held_sends(plan, rank) * t.stream;
 }
 
-// `chunks`: keep_chunks of the rank.
-Held held_of(const Plan& plan, const Shared& shared, const std::vector<ChunkKept>& chunks,
-             std::int64_t rank) {
-  Held held = held_of(plan, chunks, shared.layer, rank);
-  held.exchanges = exchange_bytes(plan, shared.tensors, shared.blocking, rank);
-  return held;
+// Adds what ranks [first, end) hold, which have the chunks of the first one.
+void hold(const Plan& plan, const std::vector<ChunkLayers>& split, const Shared& shared,
+          std::int64_t first, std::int64_t end, std::vector<ChunkKept>& chunks,
+          std::vector<Held>& held) {
+  keep_chunks(plan, split, shared.tensors, shared.layer, first, chunks);
+  hold_ranks(plan, chunks, shared.layer, first, end, held);
+  for (auto one = held.end() - (end - first); one != held.end(); ++one) {
+    one->exchanges = exchange_bytes(plan, shared.tensors, shared.blocking, first++);
+  }
 }
 
 }  // namespace
@@ -57,8 +61,9 @@ Held held_of(const Plan& plan, const Shared& shared, const std::vector<ChunkKept
 Held held_of(const Plan& plan, const std::vector<ChunkLayers>& split, const Shared& shared,
              std::int64_t rank) {
   std::vector<ChunkKept> chunks;
-  keep_chunks(plan, split, shared.tensors, shared.layer, rank, chunks);
-  return held_of(plan, shared, chunks, rank);
+  std::vector<Held> held;
+  hold(plan, split, shared, rank, rank + 1, chunks, held);
+  return held.front();
 }
 
 Shared shared_of(const Job& job, const Plan& plan) {
@@ -83,16 +88,15 @@ void share(const Job& job, const Plan& plan, const StageSplit& split, Shared& sh
   shared = std::move(fresh);
   shared.runs.clear();
   shared.held.clear();
-  for (std::int64_t rank = 0; rank < plan.pipeline; ++rank) {
-    if (!split.as_before[static_cast<std::size_t>(rank)]) {
-      keep_chunks(plan, split.chunks, shared.tensors, shared.layer, rank, shared.at_hand);
-      const Stage stage = stage_of(plan, split.chunks, shared.units, shared.trained, rank);
-      if (rank == 0 || !last_alike(stage, shared.runs.back().stage)) {
-        shared.runs.push_back({stage, rank, rank});
-      }
+  for (std::int64_t rank = 0, end = 0; rank < plan.pipeline; rank = end) {
+    const auto next = std::find(split.as_before.begin() + rank + 1, split.as_before.end(), false);
+    end = next - split.as_before.begin();
+    hold(plan, split.chunks, shared, rank, end, shared.at_hand, shared.held);
+    const Stage stage = stage_of(plan, split.chunks, shared.units, shared.trained, rank);
+    if (rank == 0 || !last_alike(stage, shared.runs.back().stage)) {
+      shared.runs.push_back({stage, rank, rank});
     }
-    shared.held.push_back(held_of(plan, shared, shared.at_hand, rank));
-    shared.runs.back().end = rank + 1;
+    shared.runs.back().end = end;
   }
 }
 

@@ -28,7 +28,7 @@ struct Shared {
   bool blocking = false;  // see exchanges_block
   std::vector<Run> runs;
   std::vector<Held> held;          // by rank
-  std::vector<ChunkKept> at_hand;  // of the rank that is counted
+  std::vector<ChunkKept> at_hand;  // of the ranks that are counted
 };
 
 bool differ_in_sharding_only(const Plan& a, const Plan& b);

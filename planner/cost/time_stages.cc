@@ -95,11 +95,6 @@ double TimeModel::State::bottleneck(const Plan& plan, const std::vector<RankClas
 // all ranks take as long as the longest.
 double TimeModel::State::seconds_in_turn(const Plan& plan, const std::vector<RankClass>& classes) {
   const std::size_t places = classes.front().chunks.size();
-  const auto seconds = [&](std::size_t c, std::size_t place, std::size_t of_embedding) {
-    const StageSeconds& own = stage_seconds[c];
-    return own.body() * classes[c].chunks[place].share +
-           (place == of_embedding ? own.embedding : 0) + (place + 1 == places ? own.head : 0);
-  };
   double ranks = 0;
   for (const RankClass& one : classes) {
     ranks += static_cast<double>(one.count);
@@ -109,18 +104,23 @@ double TimeModel::State::seconds_in_turn(const Plan& plan, const std::vector<Ran
   double longest = 0;
   double all_longest = 0;
   for (std::size_t place = 0; place < places; ++place) {
+    const bool last = place + 1 == places;
     double pace = 0;  // the mean over ranks
     double slowest = 0;
     for (std::size_t c = 0; c < classes.size(); ++c) {
-      pace += static_cast<double>(classes[c].count) * seconds(c, place, places - 1);
-      slowest = std::max(slowest, seconds(c, place, 0));
+      StageSeconds& own = stage_seconds[c];
+      const double body = own.body() * classes[c].chunks[place].share;
+      const double head = last ? own.head : 0;
+      own.turn = body + (last ? own.embedding : 0) + head;
+      pace += static_cast<double>(classes[c].count) * own.turn;
+      slowest = std::max(slowest, body + (place == 0 ? own.embedding : 0) + head);
     }
     pace /= ranks;
-    all_longest += classes.front().chunks[place].places * slowest;
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      double& sum = stage_seconds[c].in_turn;
-      sum += classes[c].chunks[place].places * std::max(seconds(c, place, places - 1), pace);
-      longest = std::max(longest, sum);
+    const double alike = classes.front().chunks[place].places;  // of every class
+    all_longest += alike * slowest;
+    for (StageSeconds& own : stage_seconds) {
+      own.in_turn += alike * std::max(own.turn, pace);
+      longest = std::max(longest, own.in_turn);
     }
   }
   return longest + alone * (all_longest - longest);

@@ -279,7 +279,7 @@ struct TimeModel::State {
     double weight;                   // of backward: what a split one puts off
     double before_message;           // of a chunk's backward, see StageTotals
     double embedding = 0, head = 0;  // of forward and backward
-    double in_turn = 0;              // of seconds_in_turn: the sum so far
+    double turn = 0, in_turn = 0;    // of seconds_in_turn: at one place, the sum so far
     [[nodiscard]] double body() const { return forward + backward - embedding - head; }
   };
   std::vector<StageSeconds> stage_seconds;  // by class, of the plan at hand

@@ -19,8 +19,9 @@ struct Ends {
   std::array<double, kNone + kMostVisits> reduced;  // of reductions, behind those two
   std::array<double, kMostVisits> gathered;
 };
-using Units = std::array<const UnitSeconds*, 3>;  // by UnitKind
 // NOLINTEND(cppcoreguidelines-pro-type-member-init)
+
+using Units = std::array<const UnitSeconds*, 3>;  // by UnitKind
 
 // kGathers: the stage's units are gathered when they are needed.
 template <bool kGathers>

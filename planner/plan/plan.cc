@@ -246,7 +246,7 @@ std::string short_form(const Plan& plan) {
   degree("vpp", plan.virtual_pipeline);
   degree("cp", plan.context);
   degree("ep", plan.expert);
-  if (plan.expert > 1 && plan.expert_tensor != 0 && plan.expert_tensor != plan.tensor) {
+  if (plan.expert_tensor != 0 && plan.expert_tensor != plan.tensor) {  // with ep 1 too
     text += fmt::format("etp{}.", plan.expert_tensor);
   }
   degree("fsdp", plan.sharded);

@@ -267,11 +267,15 @@ Found latent_or_grouped(const LaunchConfig& config, const LaunchCase&) {
 
 Found loss_fusion(const LaunchConfig& config, const LaunchCase&) {
   if (text_setting(config, "cross_entropy_fusion_impl") != "te" ||
-      config.format != LaunchFormat::kMegatron) {
-    return {};
+      !is_on(config, "cross_entropy_loss_fusion") || config.format != LaunchFormat::kMegatron ||
+      config.program == MegatronProgram::kSwift || config.program == MegatronProgram::kVerl) {
+    return {};  // those two do not validate by Megatron-LM's arguments.py
   }
-  return Finding{"Transformer Engine's fused cross entropy is refused for its instability",
-                 "use --cross-entropy-fusion-impl native"};
+  // Others come with a Megatron-LM of their own, which may be older than the refusal.
+  return Finding{
+      "Transformer Engine's fused cross entropy is refused for its instability",
+      "use --cross-entropy-fusion-impl native",
+      config.program == MegatronProgram::kOther ? std::optional(Severity::kWarning) : std::nullopt};
 }
 
 // training/determinism.py ARG_VALUES_REQUIRED_FOR_DETERMINISM.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "planner/launch/field_table.h"
@@ -47,9 +48,6 @@ std::string flag_of(std::string_view key, const std::string& said) {
   if (value.empty() || is_among("null None ~", value)) {
     return "";
   }
-  if (key == "recompute_num_layers" && value == "0") {
-    return "";  // beside recompute_granularity: null
-  }
   const bool on = is_among("true True", value);
   if (!on && !is_among("false False", value)) {
     return flag_named(key) + " " + shell_word(value);
@@ -77,25 +75,56 @@ std::string_view last_name(std::string_view key) {
 }
 
 // The arguments of a model's file and of those that it extends, the furthest first.
-std::string model_flags(const std::string& name, const LaunchReading& reading, int& files) {
+void add_model_arguments(const std::string& name, const LaunchReading& reading, int& files,
+                         std::vector<LaunchSetting>& arguments) {
   const auto text = reading.read && ++files <= kFilesMost
                         ? reading.read("primus/configs/models/megatron/" + name)
                         : std::nullopt;
   if (!text) {
-    return "";
+    return;
   }
-  std::string inherited;
-  std::string own;
-  for (const LaunchSetting& setting : settings_of(*text, name).settings) {
-    if (setting.key.starts_with("extends")) {
-      for (const std::string_view base : names_in(setting.value)) {
-        inherited += model_flags(std::string(base), reading, files);
-      }
-    } else if (setting.key != "bases") {
-      own += flag_of(setting.key, setting.value);
+  std::vector<LaunchSetting> own = settings_of(*text, name).settings;
+  std::erase_if(own, [&](const LaunchSetting& setting) {
+    if (!setting.key.starts_with("extends")) {
+      return setting.key == "bases";
+    }
+    for (const std::string_view base : names_in(setting.value)) {
+      add_model_arguments(std::string(base), reading, files, arguments);
+    }
+    return true;
+  });
+  for (LaunchSetting& setting : own) {
+    setting.line = 0;  // of another file
+    arguments.push_back(std::move(setting));
+  }
+}
+
+// primus/configs/modules/megatron: trainer_base.yaml, pre_trainer.yaml
+constexpr std::pair<const char*, const char*> kPrimusDefaults[] = {
+    {"bf16", "true"},
+    {"use_distributed_optimizer", "true"},
+    {"use_flash_attn", "true"},
+    {"eval_interval", "1000"}};
+
+// What a program is started with, in order: the last of a name holds, false and null too.
+std::vector<LaunchSetting> arguments_in(std::string_view text, const std::string& source,
+                                        const LaunchReading& reading, bool primus) {
+  std::vector<LaunchSetting> arguments;
+  if (primus) {
+    for (const auto& [key, value] : kPrimusDefaults) {
+      arguments.push_back({key, value, key});
+    }
+    int files = 0;
+    add_model_arguments(flag_yaml_model(text, source) + ".yaml", reading, files, arguments);
+  }
+  for (LaunchSetting& setting : settings_of(text, source).settings) {
+    if (primus ? setting.key.find(kPrimusOverrides) != std::string::npos
+               : !setting.key.starts_with("experiment.")) {
+      setting.key = last_name(setting.key);
+      arguments.push_back(std::move(setting));
     }
   }
-  return inherited + own;
+  return arguments;
 }
 
 bool is_flagscale_yaml(std::string_view text) {
@@ -126,20 +155,25 @@ std::string flag_yaml_model(std::string_view text, const std::string& source) {
 std::string command_of_flag_yaml(std::string_view text, const std::string& source,
                                  const LaunchReading& reading) {
   const bool primus = is_primus_yaml(text);
+  std::map<std::string, const LaunchSetting*> last;
+  const std::vector<LaunchSetting> arguments = arguments_in(text, source, reading, primus);
+  for (const LaunchSetting& setting : arguments) {
+    last[setting.key] = &setting;
+  }
+  const auto is_true = [&](const char* key) {
+    const auto found = last.find(key);
+    return found != last.end() && is_among("true True", with_defaults(found->second->value));
+  };
   std::string command = "pretrain_gpt.py";
-  if (primus) {
-    // examples/run_pretrain.sh; primus/configs/modules/megatron: trainer_base.yaml,
-    // pre_trainer.yaml
-    command.insert(0, "CUDA_DEVICE_MAX_CONNECTIONS=1 ");
-    command += " --bf16 --use-distributed-optimizer --use-flash-attn";
-    int files = 0;
-    command += model_flags(flag_yaml_model(text, source) + ".yaml", reading, files);
+  if (primus) {  // primus/backends/megatron/patches/env_patches.py
+    const bool fsdp =
+        is_true("use_torch_fsdp2") || is_true("use_megatron_fsdp") || is_true("use_custom_fsdp");
+    command = fmt::format("CUDA_DEVICE_MAX_CONNECTIONS={} primus/pretrain.py", fsdp ? 8 : 1);
   }
   int line = 1;
-  for (const LaunchSetting& setting : settings_of(text, source).settings) {
-    const bool counts = primus ? setting.key.find(kPrimusOverrides) != std::string::npos
-                               : !setting.key.starts_with("experiment.");
-    const std::string flag = counts ? flag_of(last_name(setting.key), setting.value) : "";
+  for (const LaunchSetting& setting : arguments) {
+    const bool holds = last[setting.key] == &setting;
+    const std::string flag = holds ? flag_of(setting.key, setting.value) : "";
     for (; !flag.empty() && line < setting.line; ++line) {
       command += " \\\n";
     }

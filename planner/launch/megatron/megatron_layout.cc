@@ -234,11 +234,14 @@ void read_recompute(LaunchConfig& config) {
     granularity = "full";
   }
   if (granularity == "full") {
+    const std::string method = text_setting(config, "recompute_method",
+                                            text_setting(config, "activations_checkpoint_method"));
+    if (method == "block" && text_setting(config, "recompute_num_layers") == "0") {
+      return;  // the first 0 layers of each stage
+    }
     layout.recompute = Recompute::kFull;
     const auto layers =
         degree(config, {"recompute_num_layers", "activations_checkpoint_num_layers"});
-    const std::string method = text_setting(config, "recompute_method",
-                                            text_setting(config, "activations_checkpoint_method"));
     if (method == "block" && layers) {
       layout.recompute_layers = *layers;
     } else if (layers.value_or(1) > 1) {

@@ -255,6 +255,38 @@ TEST(YamlKinds, PrimusOverridesAreMegatronsArguments) {
   EXPECT_LT(own.json["estimate"]["model"]["parameters"].get<double>(), 3e9);
 }
 
+// What Primus' own files set was kept where the run says false: its FSDP2 runs were refused for the
+// distributed optimizer and for one connection, which Primus raises to 8 (env_patches.py).
+TEST(YamlKinds, TheLastOfPrimusArgumentsHolds) {
+  const std::string primus =
+      "modules:\n  pre_trainer:\n    framework: megatron\n    config: pre_trainer.yaml\n"
+      "    model: llama2_70B.yaml\n    overrides:\n      micro_batch_size: 7\n"
+      "      global_batch_size: 56\n      seq_length: 4096\n      use_torch_fsdp2: true\n"
+      "      use_distributed_optimizer: false\n      gradient_accumulation_fusion: false\n"
+      "      eval_iters: 10\n      recompute_granularity: full\n      recompute_method: block\n"
+      "      recompute_num_layers: 80\n      cross_entropy_fusion_impl: \"te\"\n"
+      "      cross_entropy_loss_fusion: true\n";
+  const Checked read = check(written("primus/fsdp2.yaml", primus), "--cluster mi300xx1");
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["layout"]["sharding"], "full");
+  // a warning: Primus comes with a Megatron-LM of its own
+  EXPECT_EQ(rules_in(read), Rules{"cross-entropy fusion of TE"});
+  EXPECT_EQ(read.code, 0) << read.out;
+}
+
+// The first 0 layers of each stage: "a whole number from 1" was asked for.
+TEST(YamlKinds, BlocksOfNoLayersRecomputeNothing) {
+  const std::string primus =
+      "modules:\n  pre_trainer:\n    framework: megatron\n    model: llama3.1_8B.yaml\n"
+      "    overrides:\n      seq_length: 4096\n      global_batch_size: 64\n"
+      "      recompute_granularity: full\n      recompute_method: block\n"
+      "      recompute_num_layers: 0\n";
+  const Checked read = check(written("primus/block.yaml", primus), "--cluster mi300xx1");
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["layout"]["recompute"], "none");
+  EXPECT_EQ(rules_in(read), Rules{});
+}
+
 // FlagScale's train configurations were "NeMo's YAML".
 TEST(YamlKinds, FlagScalesSectionsAreMegatronsArguments) {
   const Checked read =

@@ -76,13 +76,17 @@ std::optional<LaunchConfig> read_trainer(std::string_view text, const std::strin
 // Throw Error.
 bool is_verl(std::string_view text, const std::string& source);
 bool is_openrlhf(std::string_view text, const std::string& source);
-// AReaL's YAML (trainers/areal.cc) and NeMo RL's (trainers/nemo_rl.cc).
+// AReaL's YAML (trainers/areal.cc), NeMo Automodel's (trainers/automodel.cc) and NeMo RL's
+// (trainers/nemo_rl.cc).
 bool is_areal(std::string_view text, const std::string& source);
+bool is_automodel(std::string_view text, const std::string& source);
 bool is_nemo_rl(std::string_view text, const std::string& source);
 LaunchConfig read_verl(std::string_view text, const std::string& source,
                        const std::vector<std::string>& arguments, const LaunchReading& reading);
 LaunchConfig read_areal(std::string_view text, const std::string& source,
                         const std::vector<std::string>& arguments);
+LaunchConfig read_automodel(std::string_view text, const std::string& source,
+                            const std::vector<std::string>& arguments);
 LaunchConfig read_nemo_rl(std::string_view text, const std::string& source,
                           const std::vector<std::string>& arguments, const LaunchReading& reading);
 LaunchConfig read_openrlhf(std::string_view text, const std::string& source,

@@ -195,6 +195,30 @@ train_dataset:
   max_length: 1024
 )";
 
+constexpr const char* kAutomodelYaml = R"(recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler:
+  global_batch_size: 64
+  local_batch_size: 8
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: Qwen/Qwen3-30B-A3B
+  torch_dtype: bf16
+distributed:
+  strategy: fsdp2
+  dp_size: 8
+  tp_size: none
+  pp_size: 2
+  ep_size: 8
+  activation_checkpointing: true
+  pipeline:
+    pp_schedule: interleaved1f1b
+    layers_per_stage: 4
+peft:
+  dim: 8
+packed_sequence:
+  packed_sequence_size: 4096
+)";
+
 TEST(Fuzz, LaunchFilesOfActors) {
   std::vector<std::pair<Reader, const char*>> texts = {
       {[](const std::string& text) { return planner::read_verl(text, "f.sh", {}, {}); },
@@ -212,6 +236,9 @@ TEST(Fuzz, LaunchFilesOfActors) {
     texts.emplace_back(
         [](const std::string& text) { return planner::read_areal(text, "f.yaml", {}); },
         kArealYaml);
+    texts.emplace_back(
+        [](const std::string& text) { return planner::read_automodel(text, "f.yaml", {}); },
+        kAutomodelYaml);
   }
   for (const auto& [read, text] : texts) {
     EXPECT_TRUE(judge(read, text, 0)) << text;

@@ -1,15 +1,17 @@
-// AReaL: the actor (or the model of its SFT) that its YAML trains, by PyTorch's FSDP2 or by
-// Megatron-Core. Sources: AReaL of May 2026 (areal/api/alloc_mode.py, areal/api/cli_args.py,
-// areal/engine/fsdp_engine.py, areal/engine/megatron_engine.py, areal/trainer/rl_trainer.py).
+// AReaL: the actor (or the model of its SFT) that its YAML trains, by PyTorch's FSDP2, by Archon
+// (torchtitan's way of it) or by Megatron-Core. Sources: AReaL of May 2026 (areal/api/cli_args.py,
+// areal/engine/fsdp_engine.py, areal/engine/megatron_engine.py, areal/experimental/engine,
+// areal/experimental/models/archon, areal/trainer/rl_trainer.py).
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/error.h"
 #include "models/presets.h"
 #include "planner/launch/field_table.h"
 #include "planner/launch/megatron/megatron.h"
+#include "planner/launch/torchtitan.h"
+#include "planner/launch/trainers/areal_backend.h"
 #include "planner/launch/trainers/areal_stages.h"
 #include "planner/launch/trainers/rollouts.h"
 #include "planner/launch/trainers/trainer.h"
@@ -19,134 +21,9 @@ namespace {
 
 const std::string kActor = "actor.";
 
-// ---- the engine that trains, and its degrees
-
-struct ArealDegrees {
-  std::int64_t data = 1, pipeline = 1, tensor = 1, context = 1, expert = 1;
-};
-
-struct ArealBackend {
-  std::string engine;
-  ArealDegrees degrees;
-  std::int64_t expert_tensor = 1;
-};
-
-std::int64_t* degree_of(ArealDegrees& degrees, char letter) {
-  switch (letter) {
-    case 'd':
-      return &degrees.data;
-    case 'p':
-      return &degrees.pipeline;
-    case 't':
-      return &degrees.tensor;
-    case 'c':
-      return &degrees.context;
-    case 'e':
-      return &degrees.expert;
-    default:
-      return nullptr;
-  }
-}
-
-// "d4p1t2"; nothing where it is none.
-std::optional<ArealDegrees> degrees_in(std::string_view text) {
-  constexpr std::int64_t kMost = 1'000'000;
-  ArealDegrees degrees;
-  do {
-    std::int64_t* degree = text.empty() ? nullptr : degree_of(degrees, text.front());
-    if (degree == nullptr) {
-      return {};
-    }
-    const auto [stop, failure] =
-        std::from_chars(text.data() + 1, text.data() + text.size(), *degree);
-    if (failure != std::errc() || *degree < 1 || *degree > kMost) {
-      return {};
-    }
-    text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
-  } while (!text.empty());
-  return degrees;
-}
-
-// What trains of sglang[rollout]:d4+fsdp[actor]:d4|fsdp[critic]:d4 (allocation_mode): the first
-// that is no server of rollouts.
-std::string_view training_part(std::string_view text) {
-  while (text.starts_with("sglang") || text.starts_with("vllm")) {
-    text.remove_prefix(std::min(text.find_first_of("+|"), text.size() - 1) + 1);
-  }
-  std::size_t end = text.find('+');
-  const std::size_t beside = text.find('|');
-  if (beside != std::string_view::npos && !text.substr(beside).starts_with("|ffn:")) {
-    end = std::min(end, beside);
-  }
-  return text.substr(0, end);
-}
-
-// fsdp:d4, fsdp[actor]:d4, megatron:(attn:d1p12t4|ffn:d1p12e4); d4t2 of 2025 names no engine.
-std::optional<ArealBackend> backend_in(std::string_view text) {
-  text = training_part(text);
-  ArealBackend backend;
-  const std::size_t colon = text.find(':');
-  if (colon == std::string_view::npos) {
-    const auto degrees = degrees_in(text);
-    const bool core = degrees && (degrees->pipeline > 1 || degrees->expert > 1);
-    return degrees ? std::optional(ArealBackend{core ? "megatron" : "fsdp", *degrees})
-                   : std::nullopt;
-  }
-  backend.engine = text.substr(0, std::min(colon, text.find('[')));
-  text.remove_prefix(colon + 1);
-  if (text.starts_with('(') && text.ends_with(')')) {
-    text = text.substr(1, text.size() - 2);
-  }
-  constexpr std::string_view kAttention = "attn:";
-  constexpr std::string_view kExperts = "|ffn:";
-  const std::size_t bar = text.find(kExperts);
-  const bool both = text.starts_with(kAttention) && bar != std::string_view::npos;
-  const auto degrees =
-      degrees_in(both ? text.substr(kAttention.size(), bar - kAttention.size()) : text);
-  const auto experts = both ? degrees_in(text.substr(bar + kExperts.size())) : ArealDegrees{};
-  if (!degrees || !experts || (experts->pipeline > 1 && experts->pipeline != degrees->pipeline)) {
-    return {};
-  }
-  backend.degrees = *degrees;
-  if (both) {
-    backend.degrees.expert = experts->expert;
-    backend.expert_tensor = experts->tensor;
-  }
-  return backend;
-}
-
-ArealBackend backend_of(const LaunchConfig& said) {
-  const LaunchSetting* named = run_setting(said, "actor.backend allocation_mode");
-  if (named == nullptr) {
-    throw Error(said.source,
-                "says no actor.backend; fsdp:d8 (an engine with its degrees) would be right");
-  }
-  const auto backend = backend_in(named->value);
-  if (!backend) {
-    refuse_setting(said, *named, "an engine with its degrees (fsdp:d4t2, megatron:d4p2t2e4)");
-  }
-  const ArealDegrees& degrees = backend->degrees;
-  if (backend->engine == "fsdp" && (degrees.pipeline > 1 || degrees.expert > 1)) {
-    refuse_setting(said, *named, "FSDP's degrees d, t and c, or the engine megatron,");
-  }
-  if (backend->engine != "fsdp" && backend->engine != "megatron") {
-    throw Error(
-        where_of(said, *named),
-        fmt::format("trains with AReaL's {} engine, which is not read; its model, batch and "
-                    "degrees as options of `trireme estimate` would be right",
-                    backend->engine));
-  }
-  if (static_cast<double>(degrees.data) * static_cast<double>(degrees.pipeline) *
-          static_cast<double>(degrees.tensor) * static_cast<double>(degrees.context) >
-      static_cast<double>(kMostGpus)) {
-    refuse_setting(said, *named, "fewer GPUs");
-  }
-  return *backend;
-}
-
 // ---- FSDP2: mesh (data x Ulysses) shards, norms' activations lie along the sequence under tp
 
-void read_areal_fsdp(const LaunchConfig& said, const ArealBackend& backend, LaunchConfig& config) {
+void read_areal_torch(const LaunchConfig& said, const ArealBackend& backend, LaunchConfig& config) {
   LaunchLayout& layout = config.layout;
   config.format = LaunchFormat::kAccelerate;
   config.framework = "fsdp2";
@@ -168,17 +45,81 @@ void read_areal_fsdp(const LaunchConfig& said, const ArealBackend& backend, Laun
   }
   const bool wide = run_text(said, kActor + "grad_reduce_dtype", "float32") == "float32";
   config.choices.emplace_back(wide ? "reduce_dtype=fp32" : "reduce_dtype=bf16");
-  if (is_on(said, kActor + "gradient_checkpointing")) {
-    layout.recompute = Recompute::kFull;
-  }
-  if (is_on(said, kActor + "fsdp.offload_params")) {
+  if (is_on(said, fmt::format("{}{}.offload_params", kActor, backend.engine))) {
     config.offload = {"parameters"};
+  }
+  if (run_text(said, kActor + "optimizer.type") == "adam_bf16") {
+    config.unmodelled.emplace_back("the compensation that adam_bf16 keeps");
+  }
+}
+
+void read_areal_fsdp(const LaunchConfig& said, const ArealBackend& backend, LaunchConfig& config) {
+  read_areal_torch(said, backend, config);
+  if (is_on(said, kActor + "gradient_checkpointing")) {
+    config.layout.recompute = Recompute::kFull;
   }
   if (is_on(said, kActor + "fsdp.per_layer_optim_step")) {
     config.unmodelled.emplace_back("fsdp.per_layer_optim_step");
   }
-  if (run_text(said, kActor + "optimizer.type") == "adam_bf16") {
-    config.unmodelled.emplace_back("the compensation that adam_bf16 keeps");
+}
+
+// ---- Archon: stages and experts beside the mesh, recompute by torchtitan's modes
+
+void read_archon_recompute(const LaunchConfig& said, LaunchConfig& config) {
+  const std::string owner = kActor + "archon.";
+  const std::string mode = run_text(said, owner + "ac_mode", "selective");
+  const std::string option = run_text(said, owner + "selective_ac_option", "op");
+  LaunchLayout& layout = config.layout;
+  if (!is_on(said, kActor + "gradient_checkpointing") || mode == "none") {
+    return;
+  }
+  const bool by_layer = mode == "selective" && option != "op";
+  layout.recompute = mode == "full" || by_layer ? Recompute::kFull : Recompute::kSelective;
+  if (by_layer) {
+    layout.recompute_every = run_count(said, owner + "selective_ac_option", 2);
+  }
+  layout.recompute_modules = kTorchPerOp;
+  if (mode == "memory_budget") {
+    config.unmodelled.emplace_back("recompute by a memory budget");
+  }
+}
+
+void read_archon_stages(const LaunchConfig& said, LaunchConfig& config) {
+  const std::string owner = kActor + "archon.";
+  const std::string name = run_text(said, owner + "pp_schedule", "Interleaved1F1B");
+  LaunchLayout& layout = config.layout;
+  layout.schedule = kTorchScheduleNames.value_of(name).value_or(Schedule::kInterleaved);
+  if (name == "InterleavedZeroBubble") {
+    config.remarks.push_back(fmt::format(
+        "schedule {} is modelled as interleaved 1F1B: its bubble may be smaller", name));
+  }
+  layout.spread_layers = true;
+  layout.first_chunk_less = run_count(said, owner + "pp_first_stage_less_layers", 1);
+  layout.last_chunk_less = run_count(said, owner + "pp_last_stage_less_layers", 1);
+  layout.layers_per_virtual_stage = run_count(said, owner + "pp_layers_per_stage", 0);
+  if (layout.layers_per_virtual_stage == 0) {
+    layout.virtual_pipeline = name == "1F1B" ? 1 : 2;
+  }
+}
+
+void read_areal_archon(const LaunchConfig& said, const ArealBackend& backend,
+                       LaunchConfig& config) {
+  read_areal_torch(said, backend, config);
+  const std::string owner = kActor + "archon.";
+  LaunchLayout& layout = config.layout;
+  layout.pipeline = backend.degrees.pipeline;
+  layout.expert = backend.degrees.expert;
+  layout.expert_tensor = backend.expert_tensor;
+  const std::string reshard = run_text(said, owner + "reshard_after_forward_policy", "default");
+  layout.reshard_after_forward =
+      reshard == "always" || (reshard == "default" && backend.degrees.pipeline == 1);
+  config.choices.push_back(fmt::format("compile={}", is_on(said, owner + "enable_compile")));
+  if (run_text(said, owner + "fp8_config.mode", "disabled") == "blockwise") {
+    config.precision = "fp8";
+  }
+  read_archon_recompute(said, config);
+  if (backend.degrees.pipeline > 1) {
+    read_archon_stages(said, config);
   }
 }
 
@@ -355,7 +296,7 @@ LaunchConfig read_areal(std::string_view text, const std::string& source,
   settle_references(said);
   LaunchConfig config = said;
   config.settings.clear();
-  const ArealBackend backend = backend_of(said);
+  const ArealBackend backend = areal_backend(said);
   const ArealDegrees& degrees = backend.degrees;
   config.gpus = degrees.data * degrees.pipeline * degrees.tensor * degrees.context;
   config.gpus_per_node = std::min(*config.gpus, run_count(said, "cluster.n_gpus_per_node", 8));
@@ -371,6 +312,8 @@ LaunchConfig read_areal(std::string_view text, const std::string& source,
   }
   if (backend.engine == "megatron") {
     read_areal_megatron(said, backend, config);
+  } else if (backend.engine == "archon") {
+    read_areal_archon(said, backend, config);
   } else {
     read_areal_fsdp(said, backend, config);
   }

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "planner/launch/read_launch.h"
 #include "planner/launch/trainers/areal_stages.h"
+#include "tests/unit/planner/launch/chosen.h"
 
 namespace trireme::planner {
 namespace {
@@ -38,10 +39,6 @@ const std::string kActorOfAreal =
     "ref:\n  backend: ${actor.backend}\n  scheduling_strategy:\n    type: colocation\n"
     "    target: actor\n"
     "train_dataset:\n  batch_size: 256\n  max_length: 1024\n";
-
-bool chooses(const LaunchConfig& config, const std::string& choice) {
-  return std::find(config.choices.begin(), config.choices.end(), choice) != config.choices.end();
-}
 
 // It was refused with a hint to write the job by hand.
 TEST_F(ReadAreal, FsdpShardsOverDataAndUlysses) {
@@ -111,6 +108,29 @@ TEST_F(ReadAreal, StagesAreBalancedByParameters) {
   EXPECT_EQ(*std::max_element(stages.begin(), stages.end()), 8);
 }
 
+// Archon was refused: torchtitan's axes and modes of recompute under the engine's own names.
+TEST_F(ReadAreal, ArchonHasStagesExpertsAndTorchtitansRecompute) {
+  std::string text = kActorOfAreal;
+  text.replace(text.find("fsdp:d2t2c2"), 11, "archon:d2p2t2");
+  text.insert(text.find("  mb_spec:"),
+              "  archon:\n    ac_mode: selective\n"
+              "    pp_schedule: 1F1B\n    enable_compile: true\n");
+  const LaunchConfig config = areal_of(text);
+  EXPECT_EQ(config.framework, "fsdp2");
+  EXPECT_EQ(config.gpus, 8);
+  EXPECT_EQ(config.layout.pipeline, 2);
+  EXPECT_EQ(config.layout.schedule, Schedule::kOneForwardOneBackward);
+  EXPECT_FALSE(config.layout.reshard_after_forward);  // not under a pipeline, by default
+  EXPECT_EQ(config.layout.recompute, Recompute::kSelective);
+  EXPECT_EQ(config.layout.recompute_modules, kTorchPerOp);
+  EXPECT_TRUE(chooses(config, "compile=true"));
+  const LaunchConfig layers = areal_of(
+      text, {"actor.archon.selective_ac_option=2", "actor.archon.fp8_config.mode=blockwise"});
+  EXPECT_EQ(layers.layout.recompute, Recompute::kFull);
+  EXPECT_EQ(layers.layout.recompute_every, 2);
+  EXPECT_EQ(layers.precision, "fp8");
+}
+
 // allocation_mode of 2025, where actors lie beside servers and d4p2 alone named no engine.
 TEST_F(ReadAreal, TheActorOfAnAllocationModeIsFound) {
   const auto gpus = [](const std::string& mode) {
@@ -127,7 +147,7 @@ TEST_F(ReadAreal, TheActorOfAnAllocationModeIsFound) {
 }
 
 TEST_F(ReadAreal, WhatNoEngineTakesIsRefused) {
-  for (const char* backend : {"fsdp:d4p2", "fsdp:d4e2", "archon:d8", "fsdp:", "fsdp:d0", "fsdp:x4",
+  for (const char* backend : {"fsdp:d4p2", "fsdp:d4e2", "veomni:d8", "fsdp:", "fsdp:d0", "fsdp:x4",
                               "megatron:(attn:d1p4|ffn:p2e4)", "megatron:d1000000p1000000"}) {
     EXPECT_THROW(areal_of(kActorOfAreal, {std::string("actor.backend=") + backend}), Error)
         << backend;

@@ -41,12 +41,13 @@ double interleaved(const Plan& plan, const StageTotals& stages) {
          (1 - 1 / ranks) * stages.before_messages;
 }
 
-// What messages of `hop` seconds that run beside compute add to interleaved chunks. Between two
-// forwards of neighbouring ranks lie one of each kind; a forward's message must be there before the
-// next rank's turn, and a backward's but for what comes before it needs that, and both round the
-// loop of ranks: a turn of forward F and backward B takes at least max(F, B) + hop, and 2 hop.
-// Before the first backward and after the last forward nothing else is there to do: a group's next
-// chunk waits until its first micro-batch has passed all p ranks, hops included.
+// What messages of `hop` seconds that run beside compute add to interleaved chunks. Where forwards
+// and backwards alternate a rank sends one of each kind in a turn, and each is over before the next
+// of its kind begins, recompute included (planner/lower/send_waits.h): a turn of forward F and
+// backward B takes at least max(F, B) + hop. The last rank has most turns. Before its first
+// backward and after its last forward nothing else is there to do: a group's next chunk waits until
+// its first micro-batch has passed all p ranks, hops included but for what a backward does before
+// it needs the message.
 double interleaved_waits(const Plan& plan, const StageTotals& stages, double hop) {
   const auto v = static_cast<double>(plan.virtual_pipeline);
   const auto p = static_cast<double>(plan.pipeline);
@@ -58,15 +59,13 @@ double interleaved_waits(const Plan& plan, const StageTotals& stages, double hop
   const double forward = stages.slowest_forward / v;
   const double backward = stages.slowest_backward / v;
   const double turn = stages.slowest / v;
-  const double turns = static_cast<double>(plan.micro_batches) * v;
-  const double warm_up = std::min(turns, 2 * (p - 1) + (v - 1) * group);
-  const double longer = std::max({turn, forward + hop, backward + back, hop + back}) - turn;
-  const double loops = (warm_up - 2 * (p - 1)) / group;
+  const double warm_up = (v - 1) * group;  // of the last rank
+  const double turns = static_cast<double>(plan.micro_batches) * v - warm_up - 1;
+  const double longer = std::max({turn, forward + hop, backward + hop}) - turn;
   const auto loop = [&](double pass, double message) {
     return std::max(0.0, p * (pass + message) - group * pass);
   };
-  return (turns - warm_up) * longer +
-         std::max(0.0, loops) * (loop(forward, hop) + loop(backward, back));
+  return turns * longer + (v - 1) * (loop(forward, hop) + loop(backward, back));
 }
 
 }  // namespace

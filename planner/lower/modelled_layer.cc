@@ -199,6 +199,9 @@ Operand ModelledLayer::forward(const Operand& x, ModelledState& state) {
 
 // Autograd repeats a forward when the gradient is there; this project's runtime before.
 void ModelledLayer::recompute(ModelledState& state, const Operand& dy) {
+  if (!recompute_ && w_.plan.recompute == Recompute::kFull) {
+    return;  // the plan repeats other layers whole, and nothing of this one
+  }
   w_.builder.origin.phase = Phase::kRecompute;
   if (!is_own()) {
     const Operand start = w_.builder.buffer("recompute_start", 1, ElementType::kCompute);

@@ -105,7 +105,15 @@ const Layout kLayouts[] = {
     {"HooksAreOfUnitsWithinAChunk", "torchtitan", "llama-2-13b", "hgx-h200x4", 1024, 256,
      "tp2.pp4.vpp10.fsdp4.mb1.unit4", -0.041, 0.02},
     {"OfAFewMicroBatchesAllWaitForTheLongestChunk", "megatron", "llama-3.2-1b", "hgx-h200x4", 4096,
-     4, "tp8.pp4.vpp2.mb1", -0.065, 0.02}};
+     4, "tp8.pp4.vpp2.mb1", -0.065, 0.02},
+    {"LayersThatKeepAllRepeatNothing", "torchtitan", "qwen2.5-1.5b", "dgx-h100x4", 4096, 128,
+     "tp2.fsdp4.dp4.mb1.rc-full12", -0.175, 0.01},
+    {"ATurnOfChunksWaitsForOneMessageNotForTwo", "trireme", "llama-3.1-8b", "gcp-a2-megagpux4",
+     4096, 64, "tp16.pp4.vpp8.mb1", 0.513, 0.01},
+    {"RepeatedChunksBeginWhenTheLastMessageHasLeft", "trireme", "llama-3.1-8b", "gcp-a2-megagpux2",
+     4096, 64, "tp16.pp2.vpp16.mb1.rc-full", 0.359, 0.01},
+    {"OneGroupGoesRoundAllRanksForEveryChunk", "trireme", "gpt3-175b", "gcp-a2-megagpux8", 2048, 8,
+     "tp16.pp8.vpp2.mb1", -0.082, 0.01}};
 INSTANTIATE_TEST_SUITE_P(Of, KnownDisagreements, testing::ValuesIn(kLayouts),
                          [](const auto& given) { return std::string(given.param.what_broke); });
 

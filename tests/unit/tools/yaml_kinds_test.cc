@@ -271,7 +271,7 @@ TEST(YamlKinds, TheLastOfPrimusArgumentsHolds) {
   EXPECT_EQ(read.json["layout"]["sharding"], "full");
   // a warning: Primus comes with a Megatron-LM of its own
   EXPECT_EQ(rules_in(read), Rules{"cross-entropy fusion of TE"});
-  EXPECT_EQ(read.code, 0) << read.out;
+  EXPECT_EQ(read.code, 0) << read.err;
 }
 
 // The first 0 layers of each stage: "a whole number from 1" was asked for.

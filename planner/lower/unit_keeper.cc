@@ -260,6 +260,9 @@ void UnitKeeper::end_visit(std::uint32_t visit) {
 }
 
 void UnitKeeper::end_step() {
+  // Whole gradients are there long before the last backward ends, which nothing is reduced beside.
+  builder_.also_wait(unreduced_.empty() ? kNoOp : builder_.last_on(Stream::kCompute),
+                     Stream::kReduce);
   for (const std::uint32_t unit : unreduced_) {
     builder_.origin.layer = stage_.units[unit].layer;
     reduce_whole(unit);

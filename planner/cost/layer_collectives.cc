@@ -159,37 +159,107 @@ void LayerTimer::add_sequence_tensor(const Plan& plan, const Bare& bare, bool mo
       backward.tensor += again + reduced;
     }
   }
+  if (moe) {
+    const SharedExperts shared = shared_experts(plan, bare);
+    times.forward.tensor += shared.gather + shared.scatter;
+    times.input_gradient.tensor += shared.gather + shared.scatter;
+    const double left =
+        beside(shared.gather, split ? 0 : shared.input_gradients, times.input_gradient);
+    times.input_gradient.tensor += left;
+    times.weight_tensor += split ? left : 0;
+  }
+}
+
+// Tensor ranks share this project's experts that every token visits, which read all tokens of the
+// group: a half of their own beside the routed experts'.
+LayerTimer::SharedExperts LayerTimer::shared_experts(const Plan& plan, const Bare& bare) const {
+  SharedExperts shared;
+  const bool own = job_.framework.implementation == models::Implementation::kTrireme;
+  const auto seconds = [&](const std::vector<models::Matmul>& matmuls, models::Part up,
+                           models::Part down, bool weights) {
+    double sum = 0;
+    for (const models::Matmul& matmul : matmuls) {
+      sum += matmul.part == up || matmul.part == down ? product(matmul, weights) : 0;
+    }
+    return sum;
+  };
+  using models::Part;
+  const models::LayerWork& work = bare.work;
+  shared.routed_weights =
+      seconds(work.weight_gradient.matmuls, Part::kExpertsUp, Part::kExpertsDown, true);
+  if (!own || job_.model.moe->shared_ffn == 0) {
+    return shared;
+  }
+  if (plan.tensor > 1 && plan.sequence_parallel) {
+    const GroupShape group = collectives_.group(plan, Axis::kTensor);
+    const double bytes = stream_bytes(job_, plan);
+    shared.gather = collectives_.time(Collective::kAllGather, group, bytes);
+    shared.scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
+  }
+  shared.input_gradients =
+      seconds(work.input_gradient.matmuls, Part::kSharedUp, Part::kSharedDown, false);
+  shared.weights = seconds(work.weight_gradient.matmuls, Part::kSharedUp, Part::kSharedDown, true);
+  shared.forward =
+      shared.gather + seconds(work.forward.matmuls, Part::kSharedUp, Part::kSharedUp, false);
+  shared.backward = shared.gather + shared.input_gradients + shared.scatter;
+  return shared;
 }
 
 // Two all-to-alls a direction: dispatch and combine (3.5); with experts split over tensor ranks a
 // gather and a reduce-scatter of the tokens too. Those ranks gather what came to each, or, in this
 // project's runtime, their tokens before each sends them all.
-void LayerTimer::add_expert(const Plan& plan, std::int64_t layer, LayerTimes& times) const {
+LayerTimer::ExpertExchanges LayerTimer::expert_exchanges(const Plan& plan,
+                                                         std::int64_t layer) const {
   const models::MixtureOfExperts& moe = *job_.model.moe;
+  ExpertExchanges exchanges;
   const double tokens = static_cast<double>(plan.micro_batch * timed_sequence(job_, plan)) /
                         static_cast<double>(plan.context * plan.tensor);
   const double once = kActivationBytes * tokens * static_cast<double>(job_.model.hidden);
   const auto copies = static_cast<double>(moe.experts_per_token);
   const std::int64_t inner = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
-  const bool gathers_first = job_.framework.implementation == models::Implementation::kTrireme &&
-                             modelled_part(job_, plan, layer).empty();
+  exchanges.of_runtime = job_.framework.implementation == models::Implementation::kTrireme &&
+                         modelled_part(job_, plan, layer).empty();
+  const bool gathers_first = exchanges.of_runtime;
   if (plan.expert > 1) {
     // Experts are spread over the ranks outside tensor and pipeline parallelism, nearest first.
     const double sent = once * (gathers_first ? static_cast<double>(inner) : 1.0);
     const GroupShape group = topologies::group_shape(job_.cluster, plan.expert, inner);
-    const double both =
-        collectives_.time(Collective::kAllToAll, group, sent * exchanged_copies(job_, plan, true)) +
-        collectives_.time(Collective::kAllToAll, group, sent * exchanged_copies(job_, plan, false));
-    times.forward.expert += both;
-    times.input_gradient.expert += both;
+    const auto exchange = [&](bool to_experts) {
+      const double copied = exchanged_copies(job_, plan, to_experts);
+      return collectives_.time(Collective::kAllToAll, group, sent * copied);
+    };
+    exchanges.there = exchange(true);
+    exchanges.back = exchange(false);
   }
   if (inner > 1) {
     const GroupShape group = topologies::group_shape(job_.cluster, inner, 1);
     const double whole = once * (gathers_first ? 1.0 : copies) * static_cast<double>(inner);
-    const double both = collectives_.time(Collective::kAllGather, group, whole) +
-                        collectives_.time(Collective::kReduceScatter, group, whole);
-    times.forward.expert += both;
-    times.input_gradient.expert += both;
+    exchanges.gather = collectives_.time(Collective::kAllGather, group, whole);
+    exchanges.scatter = collectives_.time(Collective::kReduceScatter, group, whole);
+  }
+  return exchanges;
+}
+
+// This project's runtime has the experts that every token visits computed beside the exchange that
+// leaves, and the routed experts' weight gradients beside the one that returns (planner/lower/
+// experts.cc).
+void LayerTimer::add_expert(const Plan& plan, std::int64_t layer, const Bare& bare,
+                            LayerTimes& times) const {
+  const ExpertExchanges exchanges = expert_exchanges(plan, layer);
+  const double rest = exchanges.gather + exchanges.scatter;
+  times.forward.expert += exchanges.back + rest;
+  times.input_gradient.expert += rest;
+  if (exchanges.of_runtime) {
+    const bool split = splits_backward(plan);
+    const SharedExperts shared = shared_experts(plan, bare);
+    times.forward.expert += beside(exchanges.there, shared.forward, times.forward);
+    times.input_gradient.expert +=
+        beside(exchanges.there, shared.backward + (split ? 0 : shared.weights),
+               times.input_gradient) +
+        beside(exchanges.back, split ? 0 : shared.routed_weights, times.input_gradient);
+  } else {
+    times.forward.expert += exchanges.there;
+    times.input_gradient.expert += exchanges.there + exchanges.back;
   }
   const PassPair host = expert_host_seconds(job_, fit_, plan.expert, op_.launch(1).value);
   times.forward.host += host.forward;

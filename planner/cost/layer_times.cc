@@ -279,7 +279,8 @@ void LayerTimer::set_recompute(const Plan& plan, std::int64_t layer, const model
     times_again.host += launch * counts_->per_op.backward.plain;
   }
   if (whole || (plan.recompute_modules & kMoe) != 0) {
-    times_again.expert = times.forward.expert;
+    const ExpertExchanges exchanges = moe ? expert_exchanges(plan, layer) : ExpertExchanges{};
+    times_again.expert = times.forward.expert - (exchanges.of_runtime ? exchanges.scatter : 0);
   }
 }
 
@@ -365,7 +366,7 @@ LayerSet LayerTimer::measure(const Plan& plan, const LayerKinds& kinds) {
     add_tensor(plan, bare.kinds[kind], moe, times);
     add_context(plan, layer, work, times);
     if (moe) {
-      add_expert(plan, layer, times);
+      add_expert(plan, layer, bare.kinds[kind], times);
     }
     add_packed_samples(plan, times);
     set_recompute(plan, layer, work, times);

@@ -118,7 +118,23 @@ class LayerTimer {
   [[nodiscard]] PassTimes ring_attention(const Plan& plan, const models::PassWork& whole,
                                          bool backward) const;
   [[nodiscard]] double ring_step(const Plan& plan, bool own, topologies::Pass pass) const;
-  void add_expert(const Plan& plan, std::int64_t layer, LayerTimes& times) const;
+  // Of one direction: tokens leave and come back, and are gathered and summed over the ranks that
+  // share an expert. Whether this project's runtime does that, or a program that is only modelled.
+  struct ExpertExchanges {
+    double there = 0, back = 0, gather = 0, scatter = 0;
+    bool of_runtime = false;
+  };
+  [[nodiscard]] ExpertExchanges expert_exchanges(const Plan& plan, std::int64_t layer) const;
+  // Of this project's experts that every token visits: collectives over tensor ranks, products, and
+  // what lies beside an exchange; of routed experts their weight gradients.
+  struct SharedExperts {
+    double gather = 0, scatter = 0;
+    double input_gradients = 0, weights = 0;
+    double forward = 0, backward = 0;
+    double routed_weights = 0;
+  };
+  [[nodiscard]] SharedExperts shared_experts(const Plan& plan, const Bare& bare) const;
+  void add_expert(const Plan& plan, std::int64_t layer, const Bare& bare, LayerTimes& times) const;
   void overlap_exchanges(double steady, LayerTimes& times) const;
   [[nodiscard]] double moved_keys(const Plan& plan) const;
   [[nodiscard]] double torch_steps(const Plan& plan, const models::PassWork& work,

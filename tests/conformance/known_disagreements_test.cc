@@ -113,7 +113,15 @@ const Layout kLayouts[] = {
     {"RepeatedChunksBeginWhenTheLastMessageHasLeft", "trireme", "llama-3.1-8b", "gcp-a2-megagpux2",
      4096, 64, "tp16.pp2.vpp16.mb1.rc-full", 0.359, 0.01},
     {"OneGroupGoesRoundAllRanksForEveryChunk", "trireme", "gpt3-175b", "gcp-a2-megagpux8", 2048, 8,
-     "tp16.pp8.vpp2.mb1", -0.082, 0.01}};
+     "tp16.pp8.vpp2.mb1", -0.082, 0.01},
+    {"ReductionsThatDoNotOverlapFollowTheLastBackward", "zero-bubble", "llama-3.1-8b", "dgx-h100x4",
+     2048, 16, "tp2.fsdp8.dp2.mb1.zero1", 0.288, 0.01},
+    {"RanksThatShareExpertsSortAllTheirTokens", "trireme", "qwen3-30b-a3b", "dgx-h100x1", 4096, 16,
+     "tp4.dp2.mb1", -0.057, 0.03},
+    {"SharedExpertsGatherAndSumOverTensorRanks", "trireme", "deepseek-v2-lite", "dgx-h100x1", 4096,
+     16, "tp4.dp2.mb1", -0.141, 0.03},
+    {"ExchangesCoverSharedExpertsAndWeightGradients", "trireme", "deepseek-v2-lite", "dgx-h100x4",
+     4096, 32, "ep16.fsdp32.mb1", 0.087, 0.03}};
 INSTANTIATE_TEST_SUITE_P(Of, KnownDisagreements, testing::ValuesIn(kLayouts),
                          [](const auto& given) { return std::string(given.param.what_broke); });
 

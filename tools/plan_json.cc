@@ -95,10 +95,9 @@ void print_plan_json(const Console& console, const Job& job, const PlanReport& r
   json["at_risk"] = result.at_risk ? estimate_json(job, *result.at_risk) : Json();
   json["nearest_misses"] = Json::array();
   for (const Estimate& miss : result.nearest_misses) {
-    json["nearest_misses"].push_back(
-        {{"layout", layout_json(miss.plan)},
-         {"detail", miss_text(miss.memory)},
-         {"missing_gib", miss.memory.reserved_low_gib - miss.memory.capacity_gib}});
+    json["nearest_misses"].push_back({{"layout", layout_json(miss.plan)},
+                                      {"detail", miss_text(miss.memory)},
+                                      {"missing_gib", missing_gib(miss.memory)}});
   }
   if (report.goal == planner::Goal::kUtility) {
     json["weights"] = {{"throughput", report.weights.throughput},

@@ -261,11 +261,14 @@ double dollars_per_step(const Job& job, const PlanReport& report, double step_se
   return step_seconds * static_cast<double>(job.cluster.gpus) * report.dollars_per_gpu_hour / 3600;
 }
 
+double missing_gib(const planner::MemoryEstimate& memory) {
+  return memory.host_gib > memory.host_capacity_gib ? memory.host_gib - memory.host_capacity_gib
+                                                    : memory.reserved_low_gib - memory.capacity_gib;
+}
+
 std::string miss_text(const planner::MemoryEstimate& memory) {
-  const bool on_host = memory.host_gib > memory.host_capacity_gib;
   return fmt::format("{}, {:.1f} GiB too much", planner::memory_detail(memory),
-                     on_host ? memory.host_gib - memory.host_capacity_gib
-                             : memory.reserved_low_gib - memory.capacity_gib);
+                     missing_gib(memory));
 }
 
 void print_plan(const Console& console, const Job& job, const PlanReport& report) {

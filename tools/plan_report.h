@@ -39,6 +39,8 @@ void fix_layout(const LayoutOptions& options, planner::SearchOptions& search);
 bool use_fewer_gpus(planner::Job& job, const planner::SearchOptions& search, bool batch_assumed);
 
 // "stage 0 needs ... GiB, of which ...; 3.1 GiB too much"
+double missing_gib(
+    const planner::MemoryEstimate& memory);  // of the host's memory where that is short
 std::string miss_text(const planner::MemoryEstimate& memory);
 
 // Of the job's GPUs at the report's price.

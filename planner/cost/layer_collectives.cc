@@ -1,6 +1,7 @@
 // Tensor and expert collectives inside a layer, and what of them stays exposed.
 #include <algorithm>
 
+#include "planner/cost/adapters.h"
 #include "planner/cost/expert_time.h"
 #include "planner/cost/layer_times.h"
 #include "planner/cost/layer_words.h"
@@ -316,7 +317,7 @@ void LayerTimer::add_head_collectives(const Plan& plan, const Bare& bare, LayerT
   const double gather = collectives_.time(Collective::kAllGather, group, bytes);
   const double scatter = collectives_.time(Collective::kReduceScatter, group, bytes);
   embedding.forward.tensor += scatter;
-  embedding.input_gradient.tensor += gather;
+  embedding.input_gradient.tensor += trains_table(job_.training) ? gather : 0;
   head.forward.tensor += heads * gather;
   head.input_gradient.tensor +=
       job_.framework.regather_in_backward ? behind(heads * gather, input) : 0;

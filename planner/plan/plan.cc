@@ -255,6 +255,10 @@ std::string short_form(const Plan& plan) {
   if (plan.sharding == Sharding::kOptimizer || plan.sharding == Sharding::kGradients) {
     text += plan.sharding == Sharding::kOptimizer ? ".zero1" : ".zero2";
   }
+  // Ranks that share the sequence may share the states with nobody else.
+  const bool shards_all =
+      plan.sharding == Sharding::kFull && (plan.sharded > 1 || plan.context > 1);
+  text += shards_all && plan.sharded == 1 ? ".zero3" : "";
   const Schedule usual =
       plan.virtual_pipeline > 1 ? Schedule::kInterleaved : Schedule::kOneForwardOneBackward;
   if (plan.pipeline > 1 && plan.schedule != usual) {
@@ -262,7 +266,7 @@ std::string short_form(const Plan& plan) {
   }
   text += recompute_form(plan);
   text += plan.tensor > 1 && !plan.sequence_parallel ? ".nosp" : "";
-  if (plan.sharding == Sharding::kFull && plan.sharded > 1) {
+  if (shards_all) {
     text += plan.reshard_after_forward ? "" : ".noreshard";
     text += plan.fsdp_unit == 1   ? ""
             : plan.fsdp_unit == 0 ? ".unitmodel"

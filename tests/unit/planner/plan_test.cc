@@ -28,7 +28,8 @@ TEST(ShortForm, EveryFormReadsBackAsItself) {
         "fsdp8.dp4.mb2.noreshard.unit4", "tp4.pp2.fsdp2.mb1.zero2.rc-core_attn+mlp.nosp",
         "pp2.mb1.zb-h1.layers10-12", "pp8.vpp2.mb1.layers0-5x14-0",
         "tp2.pp2.cp2.ep4.etp1.fsdp2.dp2.mb1.rc-selective", "tp2.pp4.dp8.mb1.order-tp-pp-dp",
-        "fsdp4.mb1.unitmodel", "tp2.etp1.fsdp4.mb8.rc-full20"}) {
+        "fsdp4.mb1.unitmodel", "tp2.etp1.fsdp4.mb8.rc-full20",
+        "pp4.vpp12.cp2.mb8.zero3.rc-full.noreshard"}) {
     const Plan plan = parse_short_form(text);
     EXPECT_EQ(short_form(plan), text);
     EXPECT_EQ(parse_short_form(short_form(plan)), plan);

@@ -145,9 +145,9 @@ std::vector<bool> fabric_adapters(const SmiMatrix& matrix,
   return fabric;
 }
 
-// Which NVIDIA GPU has so many links to one switch, or to the three others of a board of four; ""
-// when several have.
-std::string gpu_of_links(const std::vector<std::vector<int>>& between) {
+// Which NVIDIA GPU has so many links to one switch, or to the three others of a board of four,
+// beside Grace or another CPU; "" when several have.
+std::string gpu_of_links(const std::vector<std::vector<int>>& between, bool grace) {
   int links = 0;
   bool even = true;
   for (std::size_t a = 0; a < between.size(); ++a) {
@@ -158,6 +158,9 @@ std::string gpu_of_links(const std::vector<std::vector<int>>& between) {
   }
   const bool board_of_four = even && between.size() == 4 && (links == 6 || links == 4);
   links *= board_of_four ? 3 : 1;
+  if (grace && (links == 18 || between.size() == 1)) {
+    return board_of_four || between.size() == 1 ? "GH200" : "GB200";
+  }
   return links == 18 ? "H100" : (links == 12 ? "A100" : (links == 6 ? "V100" : ""));
 }
 
@@ -274,7 +277,7 @@ NodeFacts read_matrix(const std::string& text, const std::string& name) {
   facts.gpu_sure = card.gpu != nullptr;
   facts.chip = card.unknown;
   facts.gpu = card.gpu != nullptr    ? card.gpu->name
-              : card.unknown.empty() ? gpu_of_links(facts.links)
+              : card.unknown.empty() ? gpu_of_links(facts.links, matrix.grace)
                                      : "";
   const std::vector<bool> fabric = fabric_adapters(matrix, cells);
   std::string left_out;

@@ -142,6 +142,19 @@ bool looks_like_relation(const std::string& word) {
              word, [](unsigned char c) { return std::isupper(c) != 0 || std::isdigit(c) != 0; });
 }
 
+// The columns behind a GPU's cells: CPU affinity, NUMA affinity, and the NUMA node that its memory
+// is, a number only where CPU and GPU share one address space. (Drivers may be told not to.)
+bool is_of_grace(const std::vector<std::string>& words, std::size_t end) {
+  if (end >= words.size()) {
+    return false;
+  }
+  const std::string& last = words.back();
+  const bool own_node = words.size() == end + 3 && std::ranges::all_of(last, [](unsigned char c) {
+                          return std::isdigit(c) != 0;
+                        });
+  return own_node || words[end] == "0-71" || words[end] == "72-143";
+}
+
 void read_row(const std::vector<std::string>& words, std::size_t at, std::size_t row,
               const std::string& name, SmiMatrix& matrix) {
   std::size_t end = at + 1;
@@ -173,6 +186,7 @@ void read_row(const std::vector<std::string>& words, std::size_t at, std::size_t
   }
   matrix.cells[row] = cells;
   if (row < matrix.gpus && matrix.memory_column) {
+    matrix.grace = matrix.grace || is_of_grace(words, end);
     for (std::size_t i = end; i < std::min(words.size(), end + 2); ++i) {
       matrix.memory[row] += words[i] == "N/A" ? "" : words[i] + " ";
     }

@@ -16,6 +16,8 @@ struct SmiMatrix {
   bool memory_column = false;
   std::vector<std::vector<std::string>> cells;  // by device; a row that is cut off is empty
   std::vector<std::string> memory;
+  // Every GPU's memory is a NUMA node of its own, or sockets have 72 cores: Grace.
+  bool grace = false;
   std::map<std::string, std::string> legend;  // NIC0 -> mlx5_0
   std::size_t matrices = 0;
   // Cells of `nvidia-smi topo -p2p r` in the same file: pairs with peer access, and without.

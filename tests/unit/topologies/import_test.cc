@@ -207,6 +207,34 @@ TEST(ImportMatrix, PortsOfACardBesideSingleAdaptersAreLeftOut) {
   EXPECT_TRUE(remarks(tray, "ports of one card or of another kind: NIC2, NIC3"));
 }
 
+// Without a card's name a tray of Grace was four H100 beside an Intel CPU: each GPU's memory is a
+// NUMA node of its own there.
+TEST(ImportMatrix, GraceIsToldByItsMemory) {
+  const auto matrix = [](const std::string& affinity) {
+    return "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+           "GPU0\t X \tNV18\tNV18\tNV18\t0-" +
+           affinity +
+           "2\n"
+           "GPU1\tNV18\t X \tNV18\tNV18\t0-" +
+           affinity +
+           "10\n"
+           "GPU2\tNV18\tNV18\t X \tNV18\t0-" +
+           affinity +
+           "18\n"
+           "GPU3\tNV18\tNV18\tNV18\t X \t0-" +
+           affinity + "26\n";
+  };
+  const Imported tray = import(matrix("63\t0,3-9,11-17\t\t"));
+  EXPECT_EQ(tray.cluster.gpu.name, "GB200-186GB");
+  EXPECT_EQ(tray.cluster.node.cpu, "arm");
+  EXPECT_TRUE(remarks(tray, "the usual one of its kind"));
+  EXPECT_EQ(import(matrix("71\t0\t\tN/A ")).cluster.gpu.name, "GB200-186GB");
+  EXPECT_EQ(import(matrix("55\t0\t\tN/A ")).cluster.gpu.name, "H100-SXM5-80GB");
+  EXPECT_EQ(import("\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-71\t0\t\t1\n")
+                .cluster.gpu.name,
+            "GH200-96GB");
+}
+
 TEST(ImportMatrix, TerminalsAndEditorsAddCharacters) {
   const Node node = node_of(
       "\xef\xbb\xbf\t\033[4mGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\033[0m\r\n"

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 #ifdef TRIREME_HAVE_YAML
 #include <yaml-cpp/yaml.h>
 #endif
@@ -90,7 +90,7 @@ std::string scalar_text(const YAML::Node& node) {
 
 void add_map(const YAML::Node& map, const std::string& path, int depth, std::string_view text,
              LaunchConfig& config) {
-  std::set<std::string> keys;
+  std::map<std::string, bool> keys;  // and whether it holds a map or a list
   for (const auto& entry : map) {
     if (depth > kYamlDepthMax || config.settings.size() > kSettingsMax) {
       throw Error(config.source, "has too many maps in maps, or too many keys");
@@ -99,17 +99,24 @@ void add_map(const YAML::Node& map, const std::string& path, int depth, std::str
       continue;
     }
     const std::string key = entry.first.Scalar();
-    if (!keys.insert(key).second) {  // PyYAML would keep the last alone
-      throw Error(fmt::format("{}:{}", config.source, entry.first.Mark().line + 1),
+    // PyYAML keeps the last alone: of two maps the first would be lost.
+    const int line = entry.first.Mark().line + 1;
+    const bool deep = !entry.second.IsScalar();
+    const auto [before, first] = keys.emplace(key, deep);
+    if (!first && (deep || before->second)) {
+      throw Error(fmt::format("{}:{}", config.source, line),
                   fmt::format("has the key '{}' a second time; each may stand once", key));
+    }
+    if (!first) {
+      config.remarks.push_back(
+          fmt::format("{} stands a second time (line {}): the last holds", key, line));
     }
     const std::string name = path.empty() ? key : fmt::format("{}.{}", path, key);
     if (entry.second.IsMap()) {
       add_map(entry.second, name, depth + 1, text, config);
     } else {
       refuse_swallowed_keys(entry.second, text, config.source);
-      config.settings.push_back(
-          {name, scalar_text(entry.second), name, entry.first.Mark().line + 1});
+      config.settings.push_back({name, scalar_text(entry.second), name, line});
     }
   }
 }

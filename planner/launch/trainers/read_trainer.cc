@@ -172,6 +172,31 @@ void add_fsdp_words(const LaunchSetting& words, LaunchConfig& config) {
   }
 }
 
+// The file that ms-swift's --fsdp names: TrainingArguments' two keys, as swift/config/fsdp2.json
+// has them.
+void add_fsdp_file(const LaunchSetting& named, const TrainerRun& run, const LaunchReading& reading,
+                   LaunchConfig& config) {
+  const auto text = reading.read ? reading.read(named.value) : std::nullopt;
+  if (!text) {
+    throw Error(where_of(run.said, named),
+                fmt::format("{} cannot be read below the file's folder or in its repository; the "
+                            "JSON with fsdp and fsdp_config where it is named would be right",
+                            named.value));
+  }
+  LaunchConfig file;
+  file.source = named.value;
+  read_json_settings(*text, file);
+  for (LaunchSetting& setting : file.settings) {
+    if (setting.key == "fsdp") {
+      add_fsdp_words(setting, config);
+    } else if (setting.key == "fsdp_config.activation_cpu_offload" && is_on(file, setting.key)) {
+      config.offload.emplace_back("activations");
+    } else if (setting.key.starts_with("fsdp_config.")) {
+      config.settings.push_back(setting);
+    }
+  }
+}
+
 // Keys of the run's own fsdp_config, of the file that it names, and ms-swift's fsdp2
 // (swift/config/fsdp2.json).
 void add_fsdp(const TrainerRun& run, const LaunchReading& reading, LaunchConfig& config) {
@@ -184,6 +209,8 @@ void add_fsdp(const TrainerRun& run, const LaunchReading& reading, LaunchConfig&
                                      {"activation_checkpointing", "true"}}) {
       put_setting(config, fmt::format("fsdp_config.fsdp_{}", key), value, words);
     }
+  } else if (words != nullptr && words->value.ends_with(".json")) {
+    add_fsdp_file(*words, run, reading, config);
   } else if (words != nullptr && !is_among("true True", words->value)) {
     add_fsdp_words(*words, config);
   }
@@ -288,15 +315,16 @@ LaunchConfig under_accelerate(const TrainerRun& run, const LaunchReading& readin
   return config;
 }
 
-// ms-swift's sequence_parallel_size: groups of ranks exchange heads for tokens (Ulysses; a ring
-// where heads are fewer is not told apart), and ZeRO shards over all of them
-// (swift/trainers/sequence_parallel).
-void read_swift_axis(const TrainerRun& run, LaunchConfig& config) {
-  const auto ranks = run.program == TrainerProgram::kSwift
-                         ? run_count(run.said, "sequence_parallel_size")
-                         : std::nullopt;
-  if (ranks.value_or(1) > 1) {
-    config.layout.context = ranks;
+// Groups of ranks exchange heads for tokens (Ulysses), and what shards does so over all of them:
+// ms-swift's sequence_parallel_size (swift/trainers/sequence_parallel; a ring where heads are fewer
+// is not told apart) and cp_size of LLaMA-Factory's second syntax (v1/accelerator/interface.py).
+void read_ulysses_axis(const TrainerRun& run, LaunchConfig& config) {
+  const LaunchSetting* ranks = ulysses_ranks(run);
+  if (ranks == nullptr) {
+    return;
+  }
+  if (const auto degree = integer_setting(run.said, ranks->key, 1, 1'000'000); degree > 1) {
+    config.layout.context = degree;
     config.choices.emplace_back("context_all_to_all=true");
   }
 }
@@ -350,7 +378,7 @@ std::optional<LaunchConfig> read_trainer(std::string_view text, const std::strin
   }
   LaunchConfig config = shards ? under_deepspeed(*run, file, reading, given.deepspeed)
                                : under_accelerate(*run, reading);
-  read_swift_axis(*run, config);
+  read_ulysses_axis(*run, config);
   read_training(*run, config);
   read_expert_axis(*run, config);
   add_run(*run, config);

@@ -74,6 +74,10 @@ void settle_references(LaunchConfig& said);
 // fsdp_config).
 bool is_trainer_file(std::string_view text, const std::string& source);
 
+// What says how many ranks share a sequence by exchanging heads for tokens (Ulysses), in the
+// programs that have it of their own; nullptr: nothing does.
+const LaunchSetting* ulysses_ranks(const TrainerRun& run);
+
 // One thing under the names that programs have for it, the first that is there.
 const LaunchSetting* run_setting(const LaunchConfig& run, std::string_view names);
 std::string run_text(const LaunchConfig& run, std::string_view names,

@@ -127,6 +127,18 @@ std::vector<std::string_view> parts_outside_braces(std::string_view list) {
   return parts;
 }
 
+const LaunchSetting* ulysses_ranks(const TrainerRun& run) {
+  if (run.program == TrainerProgram::kSwift) {
+    return run_setting(run.said, "sequence_parallel_size");
+  }
+  const LaunchSetting* ranks = run_setting(run.said, "context_parallel_size");
+  const bool second = ranks != nullptr && ranks->spelled == "cp_size";
+  return second && run.program == TrainerProgram::kFactory &&
+                 run_text(run.said, "cp_mode", "ulysses") == "ulysses"
+             ? ranks
+             : nullptr;
+}
+
 // ---- LLaMA-Factory's second syntax (src/llamafactory/v1/config/*_args.py, summer 2026): its names
 // and defaults as those of the first, which everything behind reads.
 

@@ -131,12 +131,10 @@ void note_other_training(const TrainerRun& run, LaunchConfig& config) {
                               "tensor_parallel_size context_parallel_size "
                               "sequence_parallel_degree",
                               key);
-    const bool swifts =
-        run.program == TrainerProgram::kSwift && std::string_view(key) == "sequence_parallel_size";
-    if (axolotls || swifts) {
+    const LaunchSetting* setting = run_setting(run.said, key);
+    if (axolotls || (setting != nullptr && setting == ulysses_ranks(run))) {
       continue;  // read with what shards
     }
-    const LaunchSetting* setting = run_setting(run.said, key);
     if (setting != nullptr && !is_among(values, setting->value) &&
         !is_among("none false False no off 0", setting->value)) {
       config.foreign.push_back(fmt::format("{} {}", setting->spelled, setting->value));

@@ -221,7 +221,7 @@ TEST(TrainerRuns, TheSecondSyntaxOfLlamaFactoryIsReadWithItsDefaults) {
   ASSERT_EQ(lora.code, 0) << lora.err;
   EXPECT_LT(memory_of(lora), 12);
   for (const auto& [more, reason] :
-       {std::pair{"cp_size: 2\n", "cp_size 2"},
+       {std::pair{"cp_size: 2\ncp_mode: ring\n", "cp_size 2"},
         {"dist_config:\n  name: fsdpturbo\n  ep_size: 16\n", "dist_config.name fsdpturbo"},
         {"peft_config:\n  name: freeze\n", "peft_config.name freeze"}}) {
     const Checked open = run(more);
@@ -229,6 +229,51 @@ TEST(TrainerRuns, TheSecondSyntaxOfLlamaFactoryIsReadWithItsDefaults) {
     EXPECT_NE(open.json.value("verdict_reason", "").find(reason), std::string::npos)
         << open.json.value("verdict_reason", "");
   }
+}
+
+// cp_size was left out of the layout, with the verdict open.
+TEST(TrainerRuns, TheSecondSyntaxSharesSequencesByHeads) {
+  const Checked read =
+      check(written("v1/cp.yaml",
+                    "model: Qwen/Qwen3-4B\nmodel_class: llm\ntrain_dataset: data/demo.yaml\n"
+                    "output_dir: out\nlearning_rate: 1.0e-4\ncp_size: 2\n"
+                    "dist_config:\n  name: fsdp2\n"),
+            kA100s);
+  ASSERT_EQ(read.code, 0) << read.err;
+  EXPECT_EQ(read.json["layout"]["cp"], 2);
+  EXPECT_EQ(read.json["layout"]["fsdp"], 4);
+  EXPECT_EQ(read.json["verdict"], "fits");
+}
+
+// The path of ms-swift's --fsdp was taken for a sharding strategy ('./EXAMPLES/…/FSDP2.JSON').
+TEST(TrainerRuns, TheFileOfSwiftsFsdpIsRead) {
+  written("swift/fsdp2.json",
+          R"({"_note": "text", "fsdp": "full_shard auto_wrap", "fsdp_config": {"fsdp_version": 2,
+              "reshard_after_forward": true, "activation_checkpointing": false,
+              "activation_cpu_offload": true}})");
+  const std::string command =
+      "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen3-8B --tuner_type full --torch_dtype bfloat16 "
+      "--gradient_checkpointing false --max_length 2048 --fsdp ./";
+  const Checked read = check(written("swift/fsdp.sh", command + "fsdp2.json\n"), kA100s);
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["layout"]["sharding"], "full");
+  EXPECT_EQ(read.json["layout"]["fsdp"], 8);
+  EXPECT_EQ(read.json["layout"]["recompute"], "none");
+  EXPECT_EQ(rules_in(read), Rules{});
+  const Checked lost = check(written("swift/lost.sh", command + "elsewhere.json\n"), kA100s);
+  EXPECT_EQ(lost.code, 2);
+  EXPECT_NE(lost.err.find("elsewhere.json cannot be read"), std::string::npos) << lost.err;
+}
+
+// PyYAML takes the last of two; open-instruct's own files have some.
+TEST(TrainerRuns, AKeyThatStandsTwiceIsTheLastOne) {
+  const Checked read =
+      check(written("twice.yaml", axolotl("micro_batch_size: 2\ngradient_checkpointing: true\n")),
+            kA100s);
+  ASSERT_EQ(read.code, 0) << read.err;
+  EXPECT_EQ(read.json["layout"]["micro_batch"], 2);
+  EXPECT_NE(read.json["remarks"].dump().find("micro_batch_size stands a second time"),
+            std::string::npos);
 }
 
 // A run in JSON, as transformers' HfArgumentParser and Firefly take it, was "fp16 is true; an

@@ -27,9 +27,6 @@ constexpr OtherFile kOtherYamls[] = {
     {"strategy_args:",
      "is ROLL's; the strategy_config of its actor as Megatron-LM's flags "
      "(--tensor-model-parallel-size 4, …) or a DeepSpeed JSON would be right"},
-    {"framework: torchtitan",
-     "is Primus' with torchtitan; its overrides as torchtitan's TOML ([model], [training], "
-     "[parallelism]) would be right"},
     {"fsdp_mode:",
      "is VeOmni's; its model, batch and sharding as options of `trireme estimate --framework fsdp2 "
      "--sharding full` would be right"},

@@ -144,6 +144,9 @@ LaunchFormat recognise_format(const std::string& path, std::string_view text) {
   if (yaml && (is_swift_megatron_yaml(text) || is_flag_yaml(text))) {
     return LaunchFormat::kMegatron;
   }
+  if (yaml && is_primus_yaml(text, "torchtitan")) {
+    return LaunchFormat::kTorchtitan;
+  }
   if (yaml && is_megatron_yaml(text)) {
     return LaunchFormat::kMegatronBridge;
   }
@@ -198,6 +201,9 @@ LaunchConfig read_as(LaunchFormat format, std::string_view text, const std::stri
     case LaunchFormat::kMegatronBridge:
       return read_megatron_bridge(text, source, arguments, reading);
     case LaunchFormat::kTorchtitan:
+      if (is_primus_yaml(text, "torchtitan")) {
+        return read_primus_titan(text, source, arguments, reading);
+      }
       return is_script_name(source) || (starts_torchtitan(text) && !has_titan_sections(text))
                  ? read_torchtitan_script(text, source, arguments, reading)
                  : read_torchtitan(text, source, arguments);

@@ -323,25 +323,6 @@ void move_older_names(LaunchConfig& config) {
   config.settings.insert(config.settings.end(), moved.begin(), moved.end());
 }
 
-// --section.key VALUE, --section.key=VALUE and --section.key alone.
-void add_titan_arguments(LaunchConfig& config, const std::vector<std::string>& arguments) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    std::string key = arguments[i];
-    if (!key.starts_with("--")) {
-      continue;
-    }
-    key.erase(0, 2);
-    std::string value = "true";
-    if (const auto equals = key.find('='); equals != std::string::npos) {
-      value = key.substr(equals + 1);
-      key.resize(equals);
-    } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
-      value = arguments[++i];
-    }
-    config.settings.push_back({key, value, key, 0});
-  }
-}
-
 }  // namespace
 
 std::span<const std::string_view> torchtitan_schedules() {
@@ -361,10 +342,16 @@ std::string_view torchtitan_schedule(const LaunchConfig& config) {
 LaunchConfig read_torchtitan(std::string_view text, const std::string& source,
                              const std::vector<std::string>& arguments) {
   LaunchConfig config;
-  config.format = LaunchFormat::kTorchtitan;
   config.source = source;
-  config.framework = "fsdp2";
   read_toml_settings(text, config, kWhole);
+  return read_torchtitan_settings(std::move(config), arguments);
+}
+
+LaunchConfig read_torchtitan_settings(LaunchConfig config,
+                                      const std::vector<std::string>& arguments) {
+  const std::string& source = config.source;
+  config.format = LaunchFormat::kTorchtitan;
+  config.framework = "fsdp2";
   move_older_names(config);
   add_titan_arguments(config, arguments);
   const auto foreign = [](const LaunchSetting& setting) {

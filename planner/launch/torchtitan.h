@@ -67,4 +67,10 @@ std::span<const std::string_view> torchtitan_schedules();
 // Empty for a name that PyTorch does not have.
 std::string_view torchtitan_schedule(const LaunchConfig& config);
 
+// --section.key VALUE, --section.key=VALUE and --section.key alone, behind the file's settings.
+void add_titan_arguments(LaunchConfig& config, const std::vector<std::string>& arguments);
+// The run of settings that stand under torchtitan's own names (training.seq_len). Throws Error.
+LaunchConfig read_torchtitan_settings(LaunchConfig config,
+                                      const std::vector<std::string>& arguments);
+
 }  // namespace trireme::planner

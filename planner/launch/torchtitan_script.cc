@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "planner/launch/launch_command.h"
 #include "planner/launch/read_launch.h"
+#include "planner/launch/torchtitan.h"
 
 namespace trireme::planner {
 namespace {
@@ -53,6 +54,25 @@ LaunchConfig read_torchtitan_script(std::string_view text, const std::string& so
   LaunchConfig config = read_torchtitan(*toml, file, said);
   take_over(around, config);
   return config;
+}
+
+// --section.key VALUE, --section.key=VALUE and --section.key alone.
+void add_titan_arguments(LaunchConfig& config, const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::string key = arguments[i];
+    if (!key.starts_with("--")) {
+      continue;
+    }
+    key.erase(0, 2);
+    std::string value = "true";
+    if (const auto equals = key.find('='); equals != std::string::npos) {
+      value = key.substr(equals + 1);
+      key.resize(equals);
+    } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
+      value = arguments[++i];
+    }
+    config.settings.push_back({key, value, key, 0});
+  }
 }
 
 }  // namespace trireme::planner

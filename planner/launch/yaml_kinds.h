@@ -21,6 +21,13 @@ bool is_megatron_yaml(std::string_view text);
 bool has_nemo_trainer(std::string_view text);  // NeMo 1's: no recipe stands behind it
 std::vector<LaunchSetting> megatron_yaml_settings(std::string_view text, LaunchConfig& config);
 
+// Primus' YAML of a framework (megatron, torchtitan), and what ${NAME:value} says without NAME.
+bool is_primus_yaml(std::string_view text, std::string_view framework);
+std::string without_variable(const std::string& value);
+LaunchConfig read_primus_titan(std::string_view text, const std::string& source,
+                               const std::vector<std::string>& arguments,
+                               const LaunchReading& reading);
+
 // YAML whose leaves are Megatron-LM's arguments (Primus', FlagScale's): the command that says the
 // same, with what the model's file has where it can be read, and the model's name in it.
 bool is_flag_yaml(std::string_view text);

@@ -24,17 +24,6 @@ constexpr std::pair<std::string_view, std::string_view> kOpposites[] = {
     {"overlap_p2p_comm", "no_overlap_p2p_communication"},
 };
 
-// ${NAME:value}: what stands without the variable.
-std::string with_defaults(const std::string& value) {
-  const std::size_t colon = value.find(':');
-  const bool asks = value.starts_with("${") && value.ends_with("}");
-  if (!asks || colon == std::string::npos) {
-    return value;
-  }
-  const std::string otherwise = value.substr(colon + 1, value.size() - colon - 2);
-  return otherwise.starts_with("?") ? "" : otherwise;
-}
-
 // The parser's spelling of a name inside the program.
 std::string flag_named(std::string_view key) {
   std::string flag = fmt::format(" --{}", key);
@@ -44,7 +33,7 @@ std::string flag_named(std::string_view key) {
 
 // The flag of one leaf, or nothing where the leaf says what the program does anyway.
 std::string flag_of(std::string_view key, const std::string& said) {
-  const std::string value = with_defaults(said);
+  const std::string value = without_variable(said);
   if (value.empty() || is_among("null None ~", value)) {
     return "";
   }
@@ -132,15 +121,25 @@ bool is_flagscale_yaml(std::string_view text) {
          !has_line(text, "modules", false);
 }
 
-bool is_primus_yaml(std::string_view text) {
-  return has_line(text, "modules", false) &&
-         text.find("framework: megatron\n") != std::string_view::npos;
-}
-
 }  // namespace
 
+std::string without_variable(const std::string& value) {
+  const std::size_t colon = value.find(':');
+  const bool asks = value.starts_with("${") && value.ends_with("}");
+  if (!asks || colon == std::string::npos) {
+    return value;
+  }
+  const std::string otherwise = value.substr(colon + 1, value.size() - colon - 2);
+  return otherwise.starts_with("?") ? "" : otherwise;
+}
+
+bool is_primus_yaml(std::string_view text, std::string_view framework) {
+  return has_line(text, "modules", false) &&
+         text.find(fmt::format("framework: {}\n", framework)) != std::string_view::npos;
+}
+
 bool is_flag_yaml(std::string_view text) {
-  return is_primus_yaml(text) || is_flagscale_yaml(text);
+  return is_primus_yaml(text, "megatron") || is_flagscale_yaml(text);
 }
 
 std::string flag_yaml_model(std::string_view text, const std::string& source) {
@@ -154,7 +153,7 @@ std::string flag_yaml_model(std::string_view text, const std::string& source) {
 
 std::string command_of_flag_yaml(std::string_view text, const std::string& source,
                                  const LaunchReading& reading) {
-  const bool primus = is_primus_yaml(text);
+  const bool primus = is_primus_yaml(text, "megatron");
   std::map<std::string, const LaunchSetting*> last;
   const std::vector<LaunchSetting> arguments = arguments_in(text, source, reading, primus);
   for (const LaunchSetting& setting : arguments) {
@@ -162,7 +161,7 @@ std::string command_of_flag_yaml(std::string_view text, const std::string& sourc
   }
   const auto is_true = [&](const char* key) {
     const auto found = last.find(key);
-    return found != last.end() && is_among("true True", with_defaults(found->second->value));
+    return found != last.end() && is_among("true True", without_variable(found->second->value));
   };
   std::string command = "pretrain_gpt.py";
   if (primus) {  // primus/backends/megatron/patches/env_patches.py

@@ -185,7 +185,6 @@ TEST(YamlKinds, OtherProgramsFilesAreNamed) {
       {"model:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\nbatch_size: 2\n",
        "torchtune"},
       {"actor_train:\n  strategy_args:\n    strategy_name: megatron_train\n", "ROLL"},
-      {"modules:\n  pre_trainer:\n    framework: torchtitan\n", "Primus"},
       {"model:\n  model_path: google/gemma-3-270m\ntrain:\n  dyn_bsz: false\n  accelerator:\n"
        "    fsdp_config:\n      fsdp_mode: fsdp2\n",
        "VeOmni"},
@@ -271,7 +270,7 @@ TEST(YamlKinds, TheLastOfPrimusArgumentsHolds) {
   EXPECT_EQ(read.json["layout"]["sharding"], "full");
   // a warning: Primus comes with a Megatron-LM of its own
   EXPECT_EQ(rules_in(read), Rules{"warning cross-entropy fusion of TE"});
-  EXPECT_EQ(read.code, 0) << read.err;
+  EXPECT_EQ(read.code, 0);
 }
 
 // The first 0 layers of each stage: "a whole number from 1" was asked for.
@@ -285,6 +284,38 @@ TEST(YamlKinds, BlocksOfNoLayersRecomputeNothing) {
   ASSERT_TRUE(read.json.is_object()) << read.err;
   EXPECT_EQ(read.json["layout"]["recompute"], "none");
   EXPECT_EQ(rules_in(read), Rules{});
+}
+
+// It was refused with a hint to write torchtitan's TOML; Primus recomputes nothing and compiles
+// unless the run says otherwise.
+TEST(YamlKinds, PrimusOverridesAreTorchtitansSettings) {
+  const std::string primus =
+      "work_group: amd\nmodules:\n  pre_trainer:\n    framework: torchtitan\n"
+      "    config: pre_trainer.yaml\n    model: llama3.1_8B.yaml\n    overrides:\n"
+      "      training:\n        local_batch_size: ${PRIMUS_MBS:2}\n        seq_len: 8192\n"
+      "        mock_data: false\n      parallelism:\n        tensor_parallel_degree: 2\n"
+      "      primus_turbo:\n        enable_primus_turbo: true\n";
+  const std::string host = "--cluster mi300xx1";
+  const Checked read = check(written("primus/titan.yaml", primus), host);
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(read.json["format"], "torchtitan");
+  EXPECT_EQ(read.json["estimate"]["model"]["name"], "llama-3.1-8b");
+  EXPECT_EQ(read.json["layout"]["tp"], 2);
+  EXPECT_EQ(read.json["layout"]["fsdp"], 4);
+  EXPECT_EQ(read.json["layout"]["micro_batch"], 2);
+  EXPECT_EQ(read.json["layout"]["recompute"], "none");
+  EXPECT_EQ(rules_in(read), Rules{});
+  const Checked more = check(written("primus/titan_full.yaml",
+                                     primus + "      activation_checkpoint:\n        mode: full\n"),
+                             host);
+  EXPECT_EQ(more.json["layout"]["recompute"], "full") << more.err;
+  // with the repository around it the model is its file's
+  written("primus/titans/.git/HEAD", "ref: refs/heads/main\n");
+  written("primus/titans/primus/configs/models/torchtitan/llama3.1_8B.yaml",
+          "model:\n  name: llama3\n  flavor: 70B\n  converters:\n    - primus_turbo\n");
+  const Checked own = check(written("primus/titans/examples/a.yaml", primus), host);
+  ASSERT_TRUE(own.json.is_object()) << own.err;
+  EXPECT_EQ(own.json["estimate"]["model"]["name"], "llama-3.1-70b");
 }
 
 // FlagScale's train configurations were "NeMo's YAML".

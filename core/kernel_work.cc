@@ -35,8 +35,10 @@ std::int64_t expert_codes(Kernel kernel) {
   if (kernel == Kernel::kExpertNarrowScale) {
     return 0;
   }
-  const bool one = kernel == Kernel::kExpertNarrowCast || kernel == Kernel::kExpertNarrowTurned;
-  return one ? 1 : kernel == Kernel::kExpertNarrowBoth ? 2 : -1;
+  const bool one = kernel == Kernel::kExpertNarrowCast || kernel == Kernel::kExpertNarrowTurned ||
+                   kernel == Kernel::kExpertDelayedCast;
+  const bool both = kernel == Kernel::kExpertNarrowBoth || kernel == Kernel::kExpertDelayedBoth;
+  return one ? 1 : both ? 2 : -1;
 }
 
 }  // namespace
@@ -44,7 +46,8 @@ std::int64_t expert_codes(Kernel kernel) {
 Flop kernel_flop(const Work& work) {
   const double product = 2 * dim(work, 0) * dim(work, 1) * dim(work, 2);
   if (work.kernel == Kernel::kMatmul || work.kernel == Kernel::kExpertMatmul ||
-      work.kernel == Kernel::kNarrowMatmul || work.kernel == Kernel::kExpertNarrowMatmul) {
+      work.kernel == Kernel::kNarrowMatmul || work.kernel == Kernel::kExpertNarrowMatmul ||
+      work.kernel == Kernel::kBlockMatmul) {
     return Flop(product);
   }
   if (work.kernel == Kernel::kModelledMatmul) {

@@ -232,6 +232,29 @@
 //     As expert_matmul. Rows a [*,k] times the experts' b: [E*n,k] one below the other, or of a
 //     gradient [n,E*k] side by side; `summed`: of transposes a [m,W] and b [n,W] the experts'
 //     columns, k of all under an even load, give c[e].
+// The same with delayed scaling: a scale stands before the tensor does, and its largest magnitude
+// is noted for later steps.
+// delayed_scales          u history m[N,T]; w scales m[T]                        T N G
+//     Of each of T tensors, of which those from G on are gradients: the largest magnitude of the
+//     last N steps over the format's largest number, 1 where none is above 0 or one is infinite.
+//     Rows of the history then move down by one, and zeros become the first.
+// delayed_cast            r x c[M,K]; r scale m[1]; u largest m[1]; w y n[M,K]   M K gradient
+//     As narrow_cast, and largest = max(largest, max |x|), infinity where x has a NaN.
+// delayed_both            r x; r scale; u largest; w y n[M,K]; w turned n[K,M]   M K gradient
+// expert_delayed_cast     r x c[*,K]; r scale; r counts; u largest; w y n[*,K]   M K gradient P E
+// expert_delayed_both     r x; r scale; r counts; u largest; w y; w turned n[K,W]
+//                                                                                M K gradient P E
+//
+// The same by blocks: all in E4M3, a scale, as narrow_scale finds it, for each 128 neighbours of a
+// row, or for each 128 x 128 numbers (`square` 1). Extents are whole 128. Of x [M,K] row i's scales
+// are scale[j,i] of [K/128,M]; the squares' are [M/128,W], W the next multiple of 4 from K/128 on,
+// which are 0 beyond. A transpose has blocks, and scales, of its own rows.
+// block_cast              r x c[M,K]; w y n[M,K]; w scale m                      M K square
+// block_turned            r x c[M,K]; w turned n[K,M]; w turned_scale m          M K square
+// block_both              r x; w y; w scale; w turned; w turned_scale            M K square
+// block_matmul            r a n; r a_scale m; r b n; r b_scale m; a c *[m,n]     m n k accumulate
+//                                                                                square
+//     As narrow_matmul; b's blocks are squares where `square` says so, a's never.
 // ---------------------------------------------------------------------------------------------------------------
 // Work that is timed but not executed (models outside the table above: ALiBi, …). A runtime
 // refuses a program that has one of them.
@@ -317,6 +340,15 @@ enum class Kernel : std::uint8_t {
   kExpertNarrowTurned,
   kExpertNarrowBoth,
   kExpertNarrowMatmul,
+  kDelayedScales,
+  kDelayedCast,
+  kDelayedBoth,
+  kExpertDelayedCast,
+  kExpertDelayedBoth,
+  kBlockCast,
+  kBlockTurned,
+  kBlockBoth,
+  kBlockMatmul,
   kModelledMatmul,
   kModelledAttention,
   kModelledPass,
@@ -331,6 +363,16 @@ constexpr std::int64_t narrow_columns(std::int64_t rows) {
 }
 constexpr std::int64_t narrow_width(std::int64_t rows, std::int64_t experts) {
   return narrow_columns(rows) + experts * kNarrowColumns;
+}
+
+// Numbers that share a scale in products by blocks, in a row or on either side; and how many scales
+// a matrix has.
+inline constexpr std::int64_t kScaleBlock = 128;
+constexpr std::int64_t square_row(std::int64_t columns) {
+  return (columns / kScaleBlock + 3) / 4 * 4;
+}
+constexpr std::int64_t block_scales(std::int64_t rows, std::int64_t columns, bool square) {
+  return square ? rows / kScaleBlock * square_row(columns) : rows * (columns / kScaleBlock);
 }
 
 // How a kernel touches one operand.

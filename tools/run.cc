@@ -12,6 +12,7 @@
 #include "core/verify.h"
 #include "planner/lower/arithmetic.h"
 #include "planner/lower/lower.h"
+#include "planner/plan/narrow.h"
 #include "planner/walk/step_times.h"
 #include "runtime/cpu/processes.h"
 #include "runtime/cpu/threads.h"
@@ -268,6 +269,13 @@ Prepared prepare(const RunArguments& options,
                .tokens = nullptr,
                .told = {}};
   const planner::Job& job = run.description.job;
+  const bool delayed =
+      planner::multiplies_narrow(job) && job.framework.fp8_recipe == planner::Fp8Recipe::kDelayed;
+  if (delayed && !(options.save.empty() && options.resume.empty())) {
+    throw Error(options.resume.empty() ? "--save" : "--resume",
+                "checkpoints do not hold the largest values that fp8_recipe=delayed looks back at; "
+                "tensorwise and blockwise look at none");
+  }
   const int token_bytes = options.token_type.empty() ? 0 : (options.token_type == "uint16" ? 2 : 4);
   run.tokens = options.data.empty()
                    ? runtime::synthetic_tokens(run.settings.seed, job.model.vocab)

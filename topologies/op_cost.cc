@@ -18,6 +18,23 @@ struct Tile {
 constexpr std::array<Tile, 5> kTiles = {
     {{128, 256, 1.0}, {256, 128, 1.0}, {128, 128, 0.93}, {64, 128, 0.75}, {64, 64, 0.6}}};
 
+// Casts that note a largest value, or find a scale for each block, move what plain ones do: they
+// take as long where they were not measured themselves.
+Kernel measured_as(Kernel kernel) {
+  if (kernel == Kernel::kDelayedCast || kernel == Kernel::kBlockCast) {
+    return Kernel::kNarrowCast;
+  }
+  if (kernel == Kernel::kDelayedBoth || kernel == Kernel::kBlockBoth) {
+    return Kernel::kNarrowBoth;
+  }
+  if (kernel == Kernel::kBlockTurned) {
+    return Kernel::kNarrowTurned;
+  }
+  return kernel == Kernel::kExpertDelayedCast   ? Kernel::kExpertNarrowCast
+         : kernel == Kernel::kExpertDelayedBoth ? Kernel::kExpertNarrowBoth
+                                                : kernel;
+}
+
 // Share of the last, partly filled wave that is really lost: libraries split K or stream tiles when
 // few are left.
 constexpr double kWaveLoss = 0.6;
@@ -362,7 +379,10 @@ Seconds OpCost::memory_bound(Bytes traffic, int kernels) const {
 }
 
 std::optional<Seconds> OpCost::own_kernel(Kernel kernel, Bytes traffic, int kernels) const {
-  const std::optional<KernelFit>& fit = own_kernels_[static_cast<std::size_t>(kernel)];
+  std::optional<KernelFit> fit = own_kernels_[static_cast<std::size_t>(kernel)];
+  if (!fit) {
+    fit = own_kernels_[static_cast<std::size_t>(measured_as(kernel))];
+  }
   if (!fit) {
     return std::nullopt;
   }

@@ -108,9 +108,10 @@ LayerBytes layer_bytes(const Job& job, const Plan& plan, const Tensors& t, const
   const double input =
       t.gathered > 0 && !job.framework.regather_in_backward ? t.gathered : t.stream;
   const KeptCodes codes = kept_codes(job, plan);
-  const double inputs = (reads.qkv_input ? input : 0) / (codes.qkv ? 2 : 1) +
-                        (reads.up_input ? input : 0) / (codes.up ? 2 : 1);
-  const double activation = (reads.activation ? t.activation : 0) / (codes.down ? 2 : 1);
+  const double as_codes = bytes_of_code(job) / kCompute;
+  const double inputs = (reads.qkv_input ? input : 0) * (codes.qkv ? as_codes : 1) +
+                        (reads.up_input ? input : 0) * (codes.up ? as_codes : 1);
+  const double activation = (reads.activation ? t.activation : 0) * (codes.down ? as_codes : 1);
   LayerBytes bytes;
   bytes.whole = 2 * t.stream + inputs + 2 * t.norm + t.qkv + t.attention + t.statistics + t.up +
                 activation + reads.low;

@@ -9,32 +9,32 @@
 namespace trireme::planner::lowering {
 namespace {
 
-// Of the passes beside a product.
+// Of the passes beside a product, and of the scales that those which cast by blocks write.
 struct PassNames {
-  std::string input_scale, input_cast, input_turned;
-  std::string weight_scale, weight_cast, weight_turned;
-  std::string gradient_scale, gradient_cast, gradient_turned;
+  std::string scale, cast, turned, turned_scale;
 
   explicit PassNames(const std::string& of)
-      : input_scale(of + "_input_scale"),
-        input_cast(of + "_input_cast"),
-        input_turned(of + "_input_turned"),
-        weight_scale(of + "_weight_scale"),
-        weight_cast(of + "_weight_cast"),
-        weight_turned(of + "_weight_turned"),
-        gradient_scale("d_" + of + "_scale"),
-        gradient_cast("d_" + of + "_cast"),
-        gradient_turned("d_" + of + "_turned") {}
+      : scale(of + "_scale"),
+        cast(of + "_cast"),
+        turned(of + "_turned"),
+        turned_scale(of + "_turned_scale") {}
+};
+
+struct ProductNames {
+  PassNames input, weight, gradient;
+
+  explicit ProductNames(const std::string& of)
+      : input(of + "_input"), weight(of + "_weight"), gradient("d_" + of) {}
 };
 
 // They live as long as the program: builders keep them by their address.
-const PassNames& names_of(const LayerProduct& product) {
-  static const std::map<std::string_view, PassNames> kNames = [] {
-    std::map<std::string_view, PassNames> names;
+const ProductNames& names_of(const LayerProduct& product) {
+  static const std::map<std::string_view, ProductNames> kNames = [] {
+    std::map<std::string_view, ProductNames> names;
     for (const char* of :
          {"qkv", "attention_output", "mlp_up", "mlp_down", "q_down", "q_up", "kv_down",
           "rotary_key", "kv_up", "shared_up", "shared_down", "experts_up", "experts_down"}) {
-      names.emplace(of, PassNames(of));
+      names.emplace(of, ProductNames(of));
     }
     return names;
   }();
@@ -47,96 +47,146 @@ Operand codes_of(Writer& w, const std::string& name, std::int64_t elements) {
   return w.builder.buffer(name, elements, ElementType::kNarrow);
 }
 
-Operand scale_of(Writer& w, const std::string& name, const Operand& x, bool gradient = false) {
-  const Operand scale = w.builder.buffer(name, 1, ElementType::kMaster);
-  w.builder.compute(name, Kernel::kNarrowScale, {x.count, gradient ? 1 : 0}, {x, scale});
-  return scale;
-}
-
-// A weight [rows, x.count / rows], as it is or transposed.
-Operand cast(Writer& w, const std::string& name, Kernel kernel, const Operand& x, std::int64_t rows,
-             const Operand& scale) {
-  const Operand codes = codes_of(w, name, x.count);
-  w.builder.compute(name, kernel, {rows, x.count / rows, 0}, {x, scale, codes});
-  return codes;
-}
-
-// Of what a product's rows hold: its input, or its output's gradient.
-class Rows {
+// A matrix of a product, or the rows that came to its experts, and how it becomes codes.
+class Source {
  public:
-  Rows(Writer& w, const LayerProduct& product, const Operand& x, bool gradient)
+  using Tensor = DelayedScales::Tensor;
+
+  Source(Writer& w, const LayerProduct& product, const Operand& x, Tensor tensor)
       : w_(w),
         product_(product),
         x_(x),
-        width_(gradient ? product.out : product.in),
-        gradient_(gradient ? 1 : 0) {}
+        tensor_(tensor),
+        recipe_(w.job.framework.fp8_recipe),
+        routed_(tensor == Tensor::kWeight ? nullptr : product.routed),
+        rows_(tensor == Tensor::kWeight ? rows_of_weight(product) : product.rows),
+        width_(tensor == Tensor::kGradient ? product.out : product.in),
+        names_(tensor == Tensor::kInput    ? names_of(product).input
+               : tensor == Tensor::kWeight ? names_of(product).weight
+                                           : names_of(product).gradient) {}
 
-  [[nodiscard]] Operand scale(const std::string& name) const {
-    if (product_.routed == nullptr) {
-      return scale_of(w_, name, x_, gradient_ != 0);
+  // What is cast with; by blocks none.
+  [[nodiscard]] Operand scale() const {
+    if (recipe_ == Fp8Recipe::kBlockwise) {
+      return {};
     }
-    const Operand scale = w_.builder.buffer(name, 1, ElementType::kMaster);
-    write(name, Kernel::kExpertNarrowScale, {x_, product_.routed->counts, scale});
+    if (recipe_ == Fp8Recipe::kDelayed) {
+      return w_.delayed.scale(product_.weight, tensor_);
+    }
+    const Operand scale = w_.builder.buffer(names_.scale, 1, ElementType::kMaster);
+    if (routed_ == nullptr) {
+      w_.builder.compute(names_.scale, Kernel::kNarrowScale, {x_.count, is_gradient()},
+                         {x_, scale});
+    } else {
+      write(names_.scale, Kernel::kExpertNarrowScale, {x_, routed_->counts, scale});
+    }
     return scale;
   }
-  [[nodiscard]] Operand rows(const std::string& name, const Operand& scale) const {
-    const Operand codes = codes_of(w_, name, x_.count);
-    if (product_.routed == nullptr) {
-      write(name, Kernel::kNarrowCast, {x_, scale, codes});
+  [[nodiscard]] NarrowCodes rows(const Operand& scale) const {
+    const NarrowCodes to = row_codes(scale);
+    if (recipe_ == Fp8Recipe::kBlockwise) {
+      write(names_.cast, Kernel::kBlockCast, {x_, to.codes, to.scale});
+    } else if (recipe_ == Fp8Recipe::kDelayed) {
+      write_noting(names_.cast, {Kernel::kDelayedCast, Kernel::kExpertDelayedCast}, scale,
+                   to.codes);
+    } else if (routed_ == nullptr) {
+      write(names_.cast, Kernel::kNarrowCast, {x_, scale, to.codes});
     } else {
-      write(name, Kernel::kExpertNarrowCast, {x_, scale, product_.routed->counts, codes});
+      write(names_.cast, Kernel::kExpertNarrowCast, {x_, scale, routed_->counts, to.codes});
     }
-    return codes;
+    return to;
   }
-  [[nodiscard]] Operand turned(const std::string& name, const Operand& scale) const {
-    const Operand codes = turned_codes(name);
-    if (product_.routed == nullptr) {
-      write(name, Kernel::kNarrowTurned, {x_, scale, codes});
+  // After the rows, which noted what delayed scaling wants to know.
+  [[nodiscard]] NarrowCodes turned(const Operand& scale) const {
+    const NarrowCodes to = turned_codes(scale);
+    if (recipe_ == Fp8Recipe::kBlockwise) {
+      write(names_.turned, Kernel::kBlockTurned, {x_, to.codes, to.scale});
+    } else if (routed_ == nullptr) {
+      write(names_.turned, Kernel::kNarrowTurned, {x_, scale, to.codes});
     } else {
-      write(name, Kernel::kExpertNarrowTurned, {x_, scale, product_.routed->counts, codes});
+      write(names_.turned, Kernel::kExpertNarrowTurned, {x_, scale, routed_->counts, to.codes});
     }
-    return codes;
+    return to;
   }
   // Both in one pass; returns the rows.
-  [[nodiscard]] Operand both(const std::string& name, const std::string& turned_name,
-                             const Operand& scale, Operand& turned) const {
-    const Operand codes = codes_of(w_, name, x_.count);
-    turned = turned_codes(turned_name);
-    if (product_.routed == nullptr) {
-      write(name, Kernel::kNarrowBoth, {x_, scale, codes, turned});
+  [[nodiscard]] NarrowCodes both(const Operand& scale, NarrowCodes& turned) const {
+    const NarrowCodes to = row_codes(scale);
+    turned = turned_codes(scale);
+    if (recipe_ == Fp8Recipe::kBlockwise) {
+      write(names_.cast, Kernel::kBlockBoth, {x_, to.codes, to.scale, turned.codes, turned.scale});
+    } else if (recipe_ == Fp8Recipe::kDelayed) {
+      write_noting(names_.cast, {Kernel::kDelayedBoth, Kernel::kExpertDelayedBoth}, scale, to.codes,
+                   &turned.codes);
+    } else if (routed_ == nullptr) {
+      write(names_.cast, Kernel::kNarrowBoth, {x_, scale, to.codes, turned.codes});
     } else {
-      write(name, Kernel::kExpertNarrowBoth, {x_, scale, product_.routed->counts, codes, turned});
+      write(names_.cast, Kernel::kExpertNarrowBoth,
+            {x_, scale, routed_->counts, to.codes, turned.codes});
     }
-    return codes;
+    return to;
   }
 
  private:
-  [[nodiscard]] Operand turned_codes(const std::string& name) const {
-    const Routed* routed = product_.routed;
-    return codes_of(
-        w_, name,
-        routed == nullptr ? x_.count : width_ * narrow_width(routed->room, routed->experts));
+  struct Kernels {
+    Kernel whole, routed;
+  };
+
+  static std::int64_t rows_of_weight(const LayerProduct& product) {
+    return product.routed != nullptr ? product.routed->experts * product.out : product.out;
+  }
+  [[nodiscard]] std::int64_t is_gradient() const { return tensor_ == Tensor::kGradient ? 1 : 0; }
+  [[nodiscard]] Operand scales(const std::string& name, std::int64_t rows,
+                               std::int64_t columns) const {
+    return w_.builder.buffer(name, block_scales(rows, columns, tensor_ == Tensor::kWeight),
+                             ElementType::kMaster);
+  }
+  [[nodiscard]] NarrowCodes row_codes(const Operand& scale) const {
+    const Operand codes = codes_of(w_, names_.cast, x_.count);
+    return {codes, recipe_ == Fp8Recipe::kBlockwise ? scales(names_.scale, rows_, width_) : scale};
+  }
+  [[nodiscard]] NarrowCodes turned_codes(const Operand& scale) const {
+    const Operand codes = codes_of(
+        w_, names_.turned,
+        routed_ == nullptr ? x_.count : width_ * narrow_width(routed_->room, routed_->experts));
+    return {codes,
+            recipe_ == Fp8Recipe::kBlockwise ? scales(names_.turned_scale, width_, rows_) : scale};
   }
   void write(const std::string& name, Kernel kernel,
              std::initializer_list<Operand> operands) const {
-    if (const Routed* routed = product_.routed) {
+    if (routed_ != nullptr) {
       w_.builder.compute(name, kernel,
-                         {product_.rows, width_, gradient_, routed->senders, routed->experts},
+                         {rows_, width_, is_gradient(), routed_->senders, routed_->experts},
                          operands);
     } else {
-      w_.builder.compute(name, kernel, {product_.rows, width_, gradient_}, operands);
+      const std::int64_t square = tensor_ == Tensor::kWeight ? 1 : 0;
+      w_.builder.compute(name, kernel,
+                         {rows_, width_, recipe_ == Fp8Recipe::kBlockwise ? square : is_gradient()},
+                         operands);
+    }
+  }
+  // With delayed scaling.
+  void write_noting(const std::string& name, const Kernels& kernels, const Operand& scale,
+                    const Operand& codes, const Operand* turned = nullptr) const {
+    const Operand largest = w_.delayed.largest(product_.weight, tensor_);
+    if (routed_ == nullptr && turned == nullptr) {
+      write(name, kernels.whole, {x_, scale, largest, codes});
+    } else if (routed_ == nullptr) {
+      write(name, kernels.whole, {x_, scale, largest, codes, *turned});
+    } else if (turned == nullptr) {
+      write(name, kernels.routed, {x_, scale, routed_->counts, largest, codes});
+    } else {
+      write(name, kernels.routed, {x_, scale, routed_->counts, largest, codes, *turned});
     }
   }
 
   Writer& w_;
   const LayerProduct& product_;
   const Operand& x_;
-  std::int64_t width_, gradient_;
-};
-
-struct Codes {
-  const Operand& codes;
-  const Operand& scale;
+  Tensor tensor_;
+  Fp8Recipe recipe_;
+  const Routed* routed_;
+  std::int64_t rows_, width_;
+  const PassNames& names_;
 };
 
 struct Extents {
@@ -145,7 +195,12 @@ struct Extents {
 };
 
 void multiply(Writer& w, std::string_view name, const Routed* routed, const Extents& e,
-              const Codes& a, const Codes& b, const Operand& output) {
+              const NarrowCodes& a, const NarrowCodes& b, const Operand& output) {
+  if (w.job.framework.fp8_recipe == Fp8Recipe::kBlockwise) {
+    w.builder.compute(name, Kernel::kBlockMatmul, {e.m, e.n, e.k, e.accumulate, 1 - e.summed},
+                      {a.codes, a.scale, b.codes, b.scale, output});
+    return;
+  }
   if (routed == nullptr) {
     w.builder.compute(name, Kernel::kNarrowMatmul, {e.m, e.n, e.k, e.accumulate, e.gradient},
                       {a.codes, a.scale, b.codes, b.scale, output});
@@ -163,53 +218,43 @@ Operand result(Writer& w, std::string_view name, const LayerProduct& product, st
   return w.builder.buffer(name, rows * width, ElementType::kCompute);
 }
 
-std::int64_t rows_of_weight(const LayerProduct& product) {
-  return product.routed != nullptr ? product.routed->experts * product.out : product.out;
-}
-
 // For all micro-batches of the step.
-Operand weight_scale(Writer& w, const LayerProduct& product) {
+Operand weight_scale(Writer& w, const LayerProduct& product, const Source& weight) {
   Operand& scale = w.units.narrow_scale(product.weight);
   if (!present(scale)) {
-    scale = scale_of(w, names_of(product).weight_scale, w.units.weight(product.weight));
+    scale = weight.scale();
   }
   return scale;
 }
 
 Operand narrow_forward(Writer& w, std::string_view name, const LayerProduct& product,
                        const Operand& x, NarrowState& state) {
-  const PassNames& names = names_of(product);
-  const Operand weight = w.units.weight(product.weight);
-  if (!present(state.rows)) {
+  const Operand matrix = w.units.weight(product.weight);
+  const Source weight(w, product, matrix, Source::Tensor::kWeight);
+  if (!present(state.rows.codes)) {
     cast_input(w, product, x, state);
   }
-  const Operand scale = weight_scale(w, product);
-  const Operand rows =
-      cast(w, names.weight_cast, Kernel::kNarrowCast, weight, rows_of_weight(product), scale);
+  const NarrowCodes rows = weight.rows(weight_scale(w, product, weight));
   const Operand y = result(w, name, product, product.out);
-  multiply(w, name, product.routed, {product.rows, product.out, product.in},
-           {state.rows, state.input_scale}, {rows, scale}, y);
+  multiply(w, name, product.routed, {product.rows, product.out, product.in}, state.rows, rows, y);
   state.rows = {};
   return y;
 }
 
 Operand narrow_input_gradient(Writer& w, std::string_view name, const LayerProduct& product,
                               const Operand& dy, NarrowState& state, const Operand& into) {
-  const PassNames& names = names_of(product);
-  const Operand weight = w.units.weight(product.weight);
-  const Operand scale = weight_scale(w, product);
-  const Rows gradient(w, product, dy, true);
-  state.gradient_scale = gradient.scale(names.gradient_scale);
-  const Operand rows = w.units.is_trained(product.weight)
-                           ? gradient.both(names.gradient_cast, names.gradient_turned,
-                                           state.gradient_scale, state.gradient)
-                           : gradient.rows(names.gradient_cast, state.gradient_scale);
-  const Operand turned =
-      cast(w, names.weight_turned, Kernel::kNarrowTurned, weight, rows_of_weight(product), scale);
+  const Operand matrix = w.units.weight(product.weight);
+  const Source weight(w, product, matrix, Source::Tensor::kWeight);
+  const Operand of_weight = weight_scale(w, product, weight);
+  const Source gradient(w, product, dy, Source::Tensor::kGradient);
+  const Operand scale = gradient.scale();
+  const NarrowCodes rows = w.units.is_trained(product.weight) ? gradient.both(scale, state.gradient)
+                                                              : gradient.rows(scale);
+  const NarrowCodes turned = weight.turned(of_weight);
   const bool adds = present(into);
   const Operand dx = adds ? into : result(w, name, product, product.in);
-  multiply(w, name, product.routed, {product.rows, product.in, product.out, adds ? 1 : 0, 1},
-           {rows, state.gradient_scale}, {turned, scale}, dx);
+  multiply(w, name, product.routed, {product.rows, product.in, product.out, adds ? 1 : 0, 1}, rows,
+           turned, dx);
   return dx;
 }
 
@@ -222,9 +267,9 @@ void narrow_weight_gradient(Writer& w, std::string_view name, const LayerProduct
   w.builder.origin.phase = Phase::kWeightGradient;
   turn_input(w, product, x, state);
   const GradientTarget target = w.units.gradient(product.weight);
-  multiply(
-      w, name, product.routed, {product.out, product.in, product.rows, target.accumulate, 1, 1},
-      {state.gradient, state.gradient_scale}, {state.input, state.input_scale}, target.operand);
+  multiply(w, name, product.routed,
+           {product.out, product.in, product.rows, target.accumulate, 1, 1}, state.gradient,
+           state.input, target.operand);
   w.builder.origin.phase = before;
   state = {};
 }
@@ -235,27 +280,24 @@ void cast_input(Writer& w, const LayerProduct& product, const Operand& x, Narrow
   if (!multiplies_narrow(w.job)) {
     return;
   }
-  const PassNames& names = names_of(product);
-  const Rows input(w, product, x, false);
-  state.input_scale = input.scale(names.input_scale);
-  state.rows =
-      product.keeps_codes && w.units.is_trained(product.weight)
-          ? input.both(names.input_cast, names.input_turned, state.input_scale, state.input)
-          : input.rows(names.input_cast, state.input_scale);
+  const Source input(w, product, x, Source::Tensor::kInput);
+  state.input_scale = input.scale();
+  state.rows = product.keeps_codes && w.units.is_trained(product.weight)
+                   ? input.both(state.input_scale, state.input)
+                   : input.rows(state.input_scale);
 }
 
 void turn_input(Writer& w, const LayerProduct& product, const Operand& x, NarrowState& state) {
-  if (!multiplies_narrow(w.job) || present(state.input)) {
+  if (!multiplies_narrow(w.job) || present(state.input.codes)) {
     return;
   }
-  const PassNames& names = names_of(product);
   const Phase before = w.builder.origin.phase;
   w.builder.origin.phase = Phase::kWeightGradient;
-  const Rows input(w, product, x, false);
+  const Source input(w, product, x, Source::Tensor::kInput);
   if (!present(state.input_scale)) {  // of a layer that is repeated up to this product
-    state.input_scale = input.scale(names.input_scale);
+    state.input_scale = input.scale();
   }
-  state.input = input.turned(names.input_turned, state.input_scale);
+  state.input = input.turned(state.input_scale);
   w.builder.origin.phase = before;
 }
 

@@ -6,6 +6,10 @@
 // of an input that is kept so, beside its rows in one pass; of the weight and other inputs, cast
 // again from 16 bits. A frozen weight has no gradient, and needs neither of its input and gradient.
 // Of a rank's routed experts all weights are one tensor, and so are all rows that came to them.
+//
+// With delayed scaling the scale is there before (delayed.h), and a cast notes what it saw. By
+// blocks (the weight's 128 x 128, the others' 128 in a row) each cast finds its own scales, those of
+// a transpose others than those of the rows.
 #pragma once
 
 #include <string_view>
@@ -14,12 +18,15 @@
 
 namespace trireme::planner::lowering {
 
+struct NarrowCodes {
+  Operand codes, scale;
+};
+
 struct NarrowState {
-  Operand input_scale;
-  Operand rows;   // the input's codes, until the product
-  Operand input;  // transposed, where it is kept so
-  // From the input's gradient to the weight's.
-  Operand gradient, gradient_scale;
+  Operand input_scale;   // where one is found before it is cast
+  NarrowCodes rows;      // the input, until the product
+  NarrowCodes input;     // transposed, where it is kept so
+  NarrowCodes gradient;  // transposed, from the input's gradient to the weight's
 };
 
 // Experts that multiply the rows that came to each of them, as `counts` says, by sender.

@@ -36,7 +36,8 @@ class StageWriter {
         actions_(schedule_micro_batches(plan, stage)),
         visits_(list_visits(actions_, stage_)),
         units_(job, plan, shape, groups, step, stage_, held, actions_, visits_, builder_, program),
-        writer_{job, plan, shape, groups, stage_, builder_, units_, held},
+        delayed_(job, groups, stage_, builder_),
+        writer_{job, plan, shape, groups, stage_, builder_, units_, held, delayed_},
         modelled_ends_(writer_),
         own_(job.framework.implementation == models::Implementation::kTrireme &&
              job.model.multi_token_layers == 0),
@@ -54,6 +55,7 @@ class StageWriter {
     make_inputs();
     const Operand casts = begin_weight_casts();
     units_.begin_step();
+    delayed_.begin_step();
     if (program_.loss.count > 0) {
       builder_.compute("zero_loss", Kernel::kZero, {1}, {program_.loss});
     }
@@ -71,6 +73,7 @@ class StageWriter {
     }
     builder_.origin = {Phase::kGradientReduce, -1, -1, -1};
     units_.end_step();
+    delayed_.end_step();
     modelled_ends_.end_step();
     if (present(casts)) {
       builder_.modelled_pass("weight_casts", 0, Bytes(0), {casts});
@@ -327,6 +330,7 @@ class StageWriter {
   std::vector<Action> actions_;
   std::vector<Visit> visits_;
   UnitKeeper units_;
+  DelayedScales delayed_;
   Writer writer_;
   ModelledEnds modelled_ends_;
   bool own_;

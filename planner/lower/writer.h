@@ -6,6 +6,7 @@
 
 #include "models/work.h"
 #include "planner/lower/builder.h"
+#include "planner/lower/delayed.h"
 #include "planner/lower/held_memory.h"
 #include "planner/lower/parameters.h"
 #include "planner/lower/place_ranks.h"
@@ -23,6 +24,7 @@ struct Writer {
   ProgramBuilder& builder;
   UnitKeeper& units;
   const HeldMemory& held;
+  DelayedScales& delayed;
 };
 
 // A norm's input, output and statistics, kept for its backward.

@@ -31,6 +31,10 @@ enum class Sharder {
   kTrireme,       // this project's runtime
 };
 
+// Which scales products in 8 bits have where this project's runtime multiplies: one a tensor, of its
+// own largest value or of those of earlier steps, or one a block of 128.
+enum class Fp8Recipe : std::uint8_t { kTensorwise, kDelayed, kBlockwise };
+
 struct Framework {
   std::string name;         // of its entry: "megatron", "torchtitan"
   std::string version;      // "core_0.14", "26.02"; empty: as it stands
@@ -143,6 +147,9 @@ struct Framework {
   bool fp8_product_input = false;
   bool fp8_activation_input = false;
   bool fp8_norm_input = false;
+  // Of this project's runtime: whence scales come, and how many steps delayed ones look back.
+  Fp8Recipe fp8_recipe = Fp8Recipe::kTensorwise;
+  std::int64_t fp8_history = 1024;
   // Micro-batches enter at both ends of the pipeline (DualPipe): a rank holds two stages, with
   // parameters and gradients of both, and has p + 1 micro-batches in flight.
   bool two_way_pipeline = false;

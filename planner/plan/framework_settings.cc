@@ -34,6 +34,11 @@ const Setting compound[] = {
     {"mixed_precision",
      "pure (bf16 throughout), autocast (fp32 units under torch.autocast) or default",
      "llm-foundry fsdp_config.mixed_precision"},
+    {"fp8_recipe",
+     "of this project's runtime under fp8: tensorwise (one scale a tensor, of its own largest "
+     "value), delayed (of those of earlier steps) or blockwise (one a block of 128)",
+     "Megatron --fp8-recipe; Transformer Engine Float8CurrentScaling, DelayedScaling, "
+     "Float8BlockScaling"},
     {"apex", "local layers have Apex's masked softmax, fused accumulation and optimizer",
      "what is installed beside Megatron-LM"},
 };
@@ -105,10 +110,33 @@ Implementation parse_implementation(const std::string& key, const std::string& v
          "transformer_engine, local, eager_torch, compiled_torch, classic_megatron or trireme");
 }
 
+constexpr std::pair<const char*, Fp8Recipe> kRecipes[] = {
+    {"tensorwise", Fp8Recipe::kTensorwise},
+    {"delayed", Fp8Recipe::kDelayed},
+    {"blockwise", Fp8Recipe::kBlockwise},
+};
+
+Fp8Recipe parse_recipe(const Framework& framework, const std::string& key,
+                       const std::string& value) {
+  if (framework.implementation != Implementation::kTrireme) {
+    throw Error(fmt::format("--set {}", key),
+                "is of this project's runtime; of other frameworks fp8_product_rate and "
+                "fp8_casts_weights say what a recipe costs");
+  }
+  for (const auto& [name, recipe] : kRecipes) {
+    if (value == name) {
+      return recipe;
+    }
+  }
+  refuse(key, value, "tensorwise, delayed or blockwise");
+}
+
 // The choices that move several fields together.
 bool apply_compound(Framework& framework, const std::string& key, const std::string& value) {
   if (key == "implementation") {
     framework.implementation = parse_implementation(key, value);
+  } else if (key == "fp8_recipe") {
+    framework.fp8_recipe = parse_recipe(framework, key, value);
   } else if (key == "apex") {
     const bool installed = parse_switch(key, value);
     if (framework.implementation == Implementation::kClassicMegatron) {

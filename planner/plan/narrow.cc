@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/kernels.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -86,6 +87,10 @@ std::string narrow_refusal(const Job& job) {
   if (const auto part = part_without_narrow(job); !part.empty()) {
     return fmt::format("{} under fp8 can be predicted, not executed; bf16 runs them", part);
   }
+  if (job.model.moe && job.framework.fp8_recipe == Fp8Recipe::kBlockwise) {
+    return "routed experts under fp8_recipe=blockwise have no program; tensorwise and delayed run "
+           "them";
+  }
   return "";
 }
 
@@ -93,10 +98,12 @@ std::string narrow_refusal(const Job& job, const Plan& plan) {
   if (job.precision != topologies::Precision::kFp8) {
     return "";
   }
+  const bool blocks = job.framework.fp8_recipe == Fp8Recipe::kBlockwise;
+  const std::int64_t multiple = blocks ? kScaleBlock : kNarrowMultiple;
   for (const Extent& extent : extents_of(job, plan)) {
-    if (extent.elements % kNarrowMultiple != 0) {
-      return fmt::format("fp8 multiplies in multiples of {}: {} {} are none", kNarrowMultiple,
-                         extent.elements, extent.what);
+    if (extent.elements % multiple != 0) {
+      return fmt::format("fp8{} multiplies in multiples of {}: {} {} are none",
+                         blocks ? " by blocks" : "", multiple, extent.elements, extent.what);
     }
   }
   return "";
@@ -104,7 +111,14 @@ std::string narrow_refusal(const Job& job, const Plan& plan) {
 
 bool multiplies_narrow(const Job& job) {
   return job.framework.implementation == models::Implementation::kTrireme &&
-         job.precision == topologies::Precision::kFp8 && part_without_narrow(job).empty();
+         job.precision == topologies::Precision::kFp8 && part_without_narrow(job).empty() &&
+         !(job.model.moe && job.framework.fp8_recipe == Fp8Recipe::kBlockwise);
+}
+
+double bytes_of_code(const Job& job) {
+  constexpr double kScaleBytes = 4;
+  const bool blocks = job.framework.fp8_recipe == Fp8Recipe::kBlockwise;
+  return 1 + (blocks ? kScaleBytes / kScaleBlock : 0);
 }
 
 KeptCodes kept_codes(const Job& job, const Plan& plan) {

@@ -30,9 +30,11 @@ struct KeptCodes {
   friend bool operator==(const KeptCodes&, const KeptCodes&) = default;
 };
 KeptCodes kept_codes(const Job& job, const Plan& plan);
+// Of one kept so, with its share of scales that lie beside.
+double bytes_of_code(const Job& job);
 
 // Extents of a product in 8 bits are multiples of as many elements (cuBLASLt: leading dimensions of
-// whole 16 bytes).
+// whole 16 bytes); by blocks of as many as share a scale (Transformer Engine asks the same).
 inline constexpr std::int64_t kNarrowMultiple = 16;
 
 }  // namespace trireme::planner

@@ -79,7 +79,7 @@ Seconds WorkTimer::time(const Work& work, WorkPlace place) const {
     return time_product({d[0], d[1], d[2], 1},
                         {wide ? ProductWidth::k16Bits : ProductWidth::kOfLayer, d[3] != 0});
   }
-  if (work.kernel == Kernel::kNarrowMatmul) {
+  if (work.kernel == Kernel::kNarrowMatmul || work.kernel == Kernel::kBlockMatmul) {
     return time_product({d[0], d[1], d[2], 1}, {ProductWidth::kOfLayer, gradient});
   }
   if (work.kernel == Kernel::kExpertMatmul || work.kernel == Kernel::kExpertNarrowMatmul) {

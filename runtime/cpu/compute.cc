@@ -314,6 +314,15 @@ void dispatch(const Call<T>& c, Kernel kernel) {
     case Kernel::kExpertNarrowTurned:
     case Kernel::kExpertNarrowBoth:
     case Kernel::kExpertNarrowMatmul:
+    case Kernel::kDelayedScales:
+    case Kernel::kDelayedCast:
+    case Kernel::kDelayedBoth:
+    case Kernel::kExpertDelayedCast:
+    case Kernel::kExpertDelayedBoth:
+    case Kernel::kBlockCast:
+    case Kernel::kBlockTurned:
+    case Kernel::kBlockBoth:
+    case Kernel::kBlockMatmul:
       return run_narrow(c, kernel);
     case Kernel::kSwigluForward:
       return swiglu_forward<T>(c.dim("T"), c.dim("F"), act, c.at(0), c.at(1));

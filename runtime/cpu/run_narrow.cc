@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "runtime/cpu/matmul.h"
 #include "runtime/cpu/narrow.h"
+#include "runtime/cpu/run_blocks.h"
 
 namespace trireme::runtime::cpu {
 namespace {
@@ -48,12 +52,11 @@ struct Codes {
 template <typename T>
 void cast(const Call<T>& c, const Piece& piece, const Codes& to) {
   const std::int64_t width = c.dim("K");
-  const double scale = *c.at(1);
+  const T inverse = T(1) / *c.at(1);
   for (std::int64_t i = 0; i < piece.rows; ++i) {
     for (std::int64_t j = 0; j < width; ++j) {
       const std::int64_t at = (piece.first + i) * width + j;
-      const double value = c.at(0)[at];
-      const std::uint8_t code = narrowed(value / scale, format_of(c));
+      const std::uint8_t code = narrowed(c.at(0)[at] * inverse, format_of(c));
       if (to.rows != nullptr) {
         to.rows[at] = code;
       }
@@ -141,6 +144,52 @@ void multiply(const Call<T>& c) {
             c.at(4), c.dim("accumulate") != 0);
 }
 
+// With delayed scaling: `rows` of them are cast, whose largest magnitude is noted beside.
+template <typename T>
+void note_largest(const Call<T>& c, std::size_t operand, std::int64_t rows) {
+  T& most = *c.at(operand);
+  for (const T value : std::span<const T>(c.at(0), static_cast<std::size_t>(rows * c.dim("K")))) {
+    most = std::isnan(value) ? std::numeric_limits<T>::infinity() : std::max(most, std::abs(value));
+  }
+}
+
+template <typename T>
+void find_delayed_scales(const Call<T>& c) {
+  const std::int64_t tensors = c.dim("T");
+  for (std::int64_t t = 0; t < tensors; ++t) {
+    T most = 0;
+    for (std::int64_t step = 0; step < c.dim("N"); ++step) {
+      most = std::max(most, c.at(0)[step * tensors + t]);
+    }
+    const auto format = t < c.dim("G") ? NarrowFormat::kE4m3 : NarrowFormat::kE5m2;
+    const bool known = most > 0 && std::isfinite(most);
+    c.at(1)[t] = known ? most / static_cast<T>(largest_of(format)) : T(1);
+  }
+  T* history = c.at(0);
+  std::copy_backward(history, history + (c.dim("N") - 1) * tensors, history + c.dim("N") * tensors);
+  std::fill_n(history, tensors, T(0));
+}
+
+template <typename T>
+void run_delayed(const Call<T>& c, Kernel kernel) {
+  if (kernel == Kernel::kDelayedScales) {
+    find_delayed_scales(c);
+  } else if (kernel == Kernel::kDelayedCast || kernel == Kernel::kDelayedBoth) {
+    note_largest(c, 2, c.dim("M"));
+    cast(c, {.rows = c.dim("M")},
+         {.rows = c.codes(3),
+          .turned = kernel == Kernel::kDelayedBoth ? c.codes(4) : nullptr,
+          .columns = c.dim("M")});
+  } else {
+    const bool both = kernel == Kernel::kExpertDelayedBoth;
+    const Piece last = pieces_of(c, 2).back();
+    note_largest(c, 3, last.first + last.rows);
+    cast_experts(c, {.rows = c.codes(4),
+                     .turned = both ? c.codes(5) : nullptr,
+                     .columns = both ? c.count(5) / c.dim("K") : 0});
+  }
+}
+
 template <typename T>
 void run_expert_narrow(const Call<T>& c, Kernel kernel) {
   if (kernel == Kernel::kExpertNarrowMatmul) {
@@ -176,6 +225,10 @@ void run_narrow(const Call<T>& c, Kernel kernel) {
          {.rows = c.codes(2), .turned = c.codes(3), .columns = c.dim("M")});
   } else if (kernel == Kernel::kNarrowMatmul) {
     multiply(c);
+  } else if (kernel >= Kernel::kBlockCast && kernel <= Kernel::kBlockMatmul) {
+    run_blocks(c, kernel);
+  } else if (kernel >= Kernel::kDelayedScales && kernel <= Kernel::kExpertDelayedBoth) {
+    run_delayed(c, kernel);
   } else {
     run_expert_narrow(c, kernel);
   }

@@ -117,6 +117,14 @@ cublasStatus_t MatmulLibrary::describe_operation(const MatmulCall& call, Prepare
     put(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale);
     put(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale);
     put(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(call.fast_accumulate ? 1 : 0));
+    if (call.scales != ScaleForm::kTensor) {
+      put(CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
+          static_cast<std::int32_t>(call.scales == ScaleForm::kLines
+                                        ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                                        : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F));
+      put(CUBLASLT_MATMUL_DESC_B_SCALE_MODE,
+          static_cast<std::int32_t>(CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F));
+    }
   }
   const std::int64_t b_width = call.transpose_b ? call.k : call.n;
   const std::int64_t a_width = call.transpose_a ? call.m : call.k;

@@ -23,6 +23,13 @@ namespace trireme::runtime::cuda {
 // fp8 operands (at most one of them E5M2) need compute capability 8.9, extents that are multiples
 // of 16 and, before Blackwell, transpose_b alone. `fast_accumulate` leaves their sums in the units'
 // own narrow accumulator instead of adding them up in fp32 every few columns of k.
+//
+// With a scale for each 128 neighbours of a row of a and b ("lines"), or for each square of 128 x
+// 128 of b, operands are E4M3, extents multiples of 128, sums are never the fast ones and the
+// device is of compute capability 9.0; where scales lie says core/kernels.h. cuBLASLt 12.9 has them
+// as VEC128_32F and BLK128x128_32F, squares on one side at most.
+enum class ScaleForm : std::uint8_t { kTensor, kLines, kSquaresOfB };
+
 struct MatmulCall {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -34,10 +41,11 @@ struct MatmulCall {
   NumberFormat format_a = NumberFormat::kBf16, format_b = NumberFormat::kBf16;
   bool fast_accumulate = false;
   bool anywhere = false;  // operands begin at any multiple of 16 bytes, not of 256
+  ScaleForm scales = ScaleForm::kTensor;
   friend auto operator<=>(const MatmulCall&, const MatmulCall&) = default;
 };
 
-// What fp8 operands are multiplied by, one float each on the device; null: 1.
+// What fp8 operands are multiplied by, floats on the device, one of a tensor; null: 1.
 struct OperandScales {
   const float* a = nullptr;
   const float* b = nullptr;

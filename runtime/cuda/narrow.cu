@@ -1,31 +1,11 @@
 #include "runtime/cuda/narrow.h"
 
-#include <cuda_fp8.h>
-
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device_math.cuh"
+#include "runtime/cuda/narrow_tiles.cuh"
 
 namespace trireme::runtime::cuda {
 namespace {
-
-constexpr int kWarp = 32;
-constexpr int kWarps = kThreads / kWarp;
-
-// Exponents of the largest numbers, 448 and 57344: both are 1.75 times a power of two.
-constexpr int kLargestE4m3 = 8, kLargestE5m2 = 15;
-constexpr std::uint32_t kThreeQuarters = 0x600000U;  // the mantissa of 1.75
-constexpr int kMantissa = 23, kBias = 127, kLeastScale = -64;
-constexpr std::uint32_t kInfinity = 0x7f800000U, kNan = 0x7fc00000U;
-
-// Of the largest magnitude, as bits: the scale's bits, which order as the scales do, NaN last.
-__device__ inline std::uint32_t scale_bits(std::uint32_t most, int largest) {
-  if (most >= kInfinity) {
-    return kNan;
-  }
-  const int above = (most & 0x7fffffU) > kThreeQuarters ? 1 : 0;
-  const int exponent = static_cast<int>(most >> kMantissa) - kBias - largest + above;
-  return static_cast<std::uint32_t>(max(exponent, kLeastScale) + kBias) << kMantissa;
-}
 
 // Of a whole block.
 __device__ inline std::int64_t rows_that_came(const ArrivedRows& arrived) {
@@ -46,6 +26,43 @@ __device__ inline std::int64_t rows_that_came(const ArrivedRows& arrived) {
   return static_cast<std::int64_t>(all);
 }
 
+// Of eight bf16: the largest magnitude of each half.
+__device__ inline std::uint32_t most_of(const uint4& packed) {
+  return __vmaxu2(__vmaxu2(packed.x & kMagnitudes, packed.y & kMagnitudes),
+                  __vmaxu2(packed.z & kMagnitudes, packed.w & kMagnitudes));
+}
+
+// Of a whole block, whose threads' `most` are pairs of 16 bits; true of its first thread, which has
+// the largest of all, as a float's bits.
+__device__ inline bool most_of_block(std::uint32_t& most) {
+  most = max(most & 0xffff0000U, most << 16U);  // a bf16 is the upper half of a float
+  most = __reduce_max_sync(0xffffffffU, most);
+  __shared__ std::uint32_t of_warps[kWarps];
+  if (threadIdx.x % kWarp == 0) {
+    of_warps[threadIdx.x / kWarp] = most;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) {
+    return false;
+  }
+  for (const std::uint32_t other : of_warps) {
+    most = max(most, other);
+  }
+  return true;
+}
+
+// With delayed scaling. Few blocks have more than those before them.
+__device__ inline void note_largest(float* largest, std::uint32_t most) {
+  if (!most_of_block(most)) {
+    return;
+  }
+  auto* noted = reinterpret_cast<std::uint32_t*>(largest);
+  most = min(most, kInfinity);
+  if (most > *static_cast<volatile std::uint32_t*>(noted)) {
+    atomicMax(noted, most);
+  }
+}
+
 // `scale` begins at zero. Magnitudes compare as their bits do, NaN last. A row has `row_vectors`.
 __global__ void scale_kernel(const Bf16* x, std::uint32_t* scale, std::int64_t vectors, int largest,
                              std::int64_t row_vectors, ArrivedRows arrived) {
@@ -56,38 +73,12 @@ __global__ void scale_kernel(const Bf16* x, std::uint32_t* scale, std::int64_t v
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
        i < vectors; i += step) {
-    const uint4 packed = reinterpret_cast<const uint4*>(x)[i];
-    most = __vmaxu2(most, __vmaxu2(__vmaxu2(packed.x & 0x7fff7fffU, packed.y & 0x7fff7fffU),
-                                   __vmaxu2(packed.z & 0x7fff7fffU, packed.w & 0x7fff7fffU)));
+    most = __vmaxu2(most, most_of(reinterpret_cast<const uint4*>(x)[i]));
   }
-  most = max(most & 0xffff0000U, most << 16U);  // a bf16 is the upper half of a float
-  most = __reduce_max_sync(0xffffffffU, most);
-  __shared__ std::uint32_t of_warps[kWarps];
-  if (threadIdx.x % kWarp == 0) {
-    of_warps[threadIdx.x / kWarp] = most;
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (const std::uint32_t other : of_warps) {
-      most = max(most, other);
-    }
+  if (most_of_block(most)) {
     atomicMax(scale, scale_bits(most, largest));
   }
 }
-
-// Four neighbours as four codes, the first in the lowest byte.
-template <__nv_fp8_interpretation_t kFormat>
-__device__ inline std::uint32_t codes_of(const uint2& four, float inverse) {
-  const auto two = [inverse](std::uint32_t pair) {
-    const float2 values = {__uint_as_float(pair << 16U) * inverse,
-                           __uint_as_float(pair & 0xffff0000U) * inverse};
-    return static_cast<std::uint32_t>(__nv_cvt_float2_to_fp8x2(values, __NV_SATFINITE, kFormat));
-  };
-  return two(four.x) | two(four.y) << 16U;
-}
-
-constexpr int kTile = 128;  // rows and columns
-constexpr int kGroup = 4;   // rows that a word of the transpose holds
 
 // What a block casts: rows of x from `row` on, whose columns in the transpose begin at `column`,
 // and go on as zeros up to `columns` of them.
@@ -150,21 +141,20 @@ __device__ inline Tile tile_of_experts(const ArrivedRows& arrived) {
   return {};
 }
 
-// A warp takes four rows of the tile at once, a lane four neighbours of each. In shared memory a
-// column's words are turned by the lane that wrote them, so that neither writing nor reading meets
-// in a bank.
+// A warp takes four rows of the tile at once, a lane four neighbours of each.
 template <__nv_fp8_interpretation_t kFormat, bool kExperts>
 __global__ void __launch_bounds__(kThreads) cast_kernel(NarrowCast cast) {
   const Tile tile = kExperts ? tile_of_experts(cast.arrived) : tile_of_matrix(cast.rows);
   if (tile.rows == 0) {  // of the whole block
     return;
   }
-  __shared__ std::uint32_t words[kTile * kTile / kGroup];
+  __shared__ TurnedWords words;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * kTile;
   const std::int64_t column = first_column + kGroup * lane;
   const float inverse = 1.0F / *cast.scale;
+  std::uint32_t most = 0;
 #pragma unroll
   for (int step = 0; step < kTile / kGroup / kWarps; ++step) {
     const int group = step * kWarps + warp;
@@ -173,68 +163,74 @@ __global__ void __launch_bounds__(kThreads) cast_kernel(NarrowCast cast) {
     for (int i = 0; i < kGroup; ++i) {
       if (kGroup * group + i < tile.rows && column < cast.columns) {
         const std::int64_t at = (tile.row + kGroup * group + i) * cast.columns + column;
-        codes[i] = codes_of<kFormat>(*reinterpret_cast<const uint2*>(cast.x + at), inverse);
+        const uint2 four = *reinterpret_cast<const uint2*>(cast.x + at);
+        most = __vmaxu2(most, __vmaxu2(four.x & kMagnitudes, four.y & kMagnitudes));
+        codes[i] = codes_of<kFormat>(four, inverse);
         if (cast.codes != nullptr) {
           *reinterpret_cast<std::uint32_t*>(cast.codes + at) = codes[i];
         }
       }
     }
-    // Byte j of four words to word j of four bytes.
-    const std::uint32_t low01 = __byte_perm(codes[0], codes[1], 0x5140);
-    const std::uint32_t low23 = __byte_perm(codes[2], codes[3], 0x5140);
-    const std::uint32_t high01 = __byte_perm(codes[0], codes[1], 0x7362);
-    const std::uint32_t high23 = __byte_perm(codes[2], codes[3], 0x7362);
-    const std::uint32_t turned[kGroup] = {
-        __byte_perm(low01, low23, 0x5410), __byte_perm(low01, low23, 0x7632),
-        __byte_perm(high01, high23, 0x5410), __byte_perm(high01, high23, 0x7632)};
-#pragma unroll
-    for (int j = 0; j < kGroup; ++j) {
-      words[(kGroup * lane + j) * kWarp + (group + lane) % kWarp] = turned[j];
-    }
+    turn_group(words, lane, group, codes);
   }
-  if (cast.turned == nullptr) {
-    return;
+  if (cast.largest != nullptr) {
+    note_largest(cast.largest, most);
   }
   __syncthreads();
-  // Eight lanes write the 128 codes of a column; a warp's four columns were written by neighbours.
-  constexpr int kLanes = kTile / 16;
-#pragma unroll
-  for (int step = 0; step < kTile / kWarps / (kWarp / kLanes); ++step) {
-    const int at = step * kWarps + warp;  // of 32 sets of four columns
-    const int writer = at / kGroup * kGroup + lane / kLanes;
-    const int mine = kGroup * writer + at % kGroup;
-    const int group = lane % kLanes * kGroup;
-    const std::uint32_t* of_column = words + mine * kWarp;
-    uint4 codes;
-    codes.x = of_column[(group + writer) % kWarp];
-    codes.y = of_column[(group + 1 + writer) % kWarp];
-    codes.z = of_column[(group + 2 + writer) % kWarp];
-    codes.w = of_column[(group + 3 + writer) % kWarp];
-    if (kGroup * group < tile.columns && first_column + mine < cast.columns) {
-      *reinterpret_cast<uint4*>(cast.turned + (first_column + mine) * cast.turned_width +
-                                tile.column + kGroup * group) = codes;
-    }
-  }
+  write_turned(words, cast.turned + first_column * cast.turned_width + tile.column,
+               cast.turned_width, tile.columns, static_cast<int>(cast.columns - first_column));
 }
 
 // Rows alone: sixteen neighbours a thread. A row has `row_vectors` of them.
 template <__nv_fp8_interpretation_t kFormat>
 __global__ void __launch_bounds__(kThreads)
     cast_rows_kernel(const Bf16* x, const float* scale, std::uint8_t* codes, std::int64_t vectors,
-                     std::int64_t row_vectors, ArrivedRows arrived) {
+                     std::int64_t row_vectors, ArrivedRows arrived, float* largest) {
   if (arrived.counts != nullptr) {
     vectors = rows_that_came(arrived) * row_vectors;
   }
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= vectors) {
+  std::uint32_t most = 0;
+  if (i < vectors) {
+    const float inverse = 1.0F / *scale;
+    const uint4 low = reinterpret_cast<const uint4*>(x)[2 * i];
+    const uint4 high = reinterpret_cast<const uint4*>(x)[2 * i + 1];
+    most = __vmaxu2(most_of(low), most_of(high));
+    reinterpret_cast<uint4*>(codes)[i] = {
+        codes_of<kFormat>({low.x, low.y}, inverse), codes_of<kFormat>({low.z, low.w}, inverse),
+        codes_of<kFormat>({high.x, high.y}, inverse), codes_of<kFormat>({high.z, high.w}, inverse)};
+  }
+  if (largest != nullptr) {
+    note_largest(largest, most);
+  }
+}
+
+// A warp has one tensor: it looks at 32 steps at a time, from the oldest on, and moves them down.
+__global__ void delayed_scales_kernel(float* history, float* scales, int tensors, int steps,
+                                      int first_gradient) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int tensor = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
+  if (tensor >= tensors) {
     return;
   }
-  const float inverse = 1.0F / *scale;
-  const uint4 low = reinterpret_cast<const uint4*>(x)[2 * i];
-  const uint4 high = reinterpret_cast<const uint4*>(x)[2 * i + 1];
-  reinterpret_cast<uint4*>(codes)[i] = {
-      codes_of<kFormat>({low.x, low.y}, inverse), codes_of<kFormat>({low.z, low.w}, inverse),
-      codes_of<kFormat>({high.x, high.y}, inverse), codes_of<kFormat>({high.z, high.w}, inverse)};
+  float most = 0;
+  for (int first = (steps - 1) / kWarp * kWarp; first >= 0; first -= kWarp) {
+    const int step = first + lane;
+    const std::int64_t at = static_cast<std::int64_t>(step) * tensors + tensor;
+    const float here = step < steps ? history[at] : 0.0F;
+    __syncwarp();
+    if (step + 1 < steps) {
+      history[at + tensors] = here;
+    }
+    most = fmaxf(most, here);
+  }
+  const std::uint32_t bits = __reduce_max_sync(0xffffffffU, __float_as_uint(most));
+  if (lane == 0) {
+    history[tensor] = 0;
+    const float of_format = tensor < first_gradient ? 448.0F : 57344.0F;
+    scales[tensor] =
+        bits > 0 && bits < kInfinity ? __fdiv_rn(__uint_as_float(bits), of_format) : 1.0F;
+  }
 }
 
 unsigned blocks_of(std::int64_t count, std::int64_t each) {
@@ -246,7 +242,7 @@ void launch_cast(cudaStream_t stream, const NarrowCast& cast) {
   if (cast.turned == nullptr) {
     const std::int64_t vectors = cast.rows * cast.columns / 16;
     cast_rows_kernel<kFormat><<<blocks_of(vectors, kThreads), kThreads, 0, stream>>>(
-        cast.x, cast.scale, cast.codes, vectors, cast.columns / 16, cast.arrived);
+        cast.x, cast.scale, cast.codes, vectors, cast.columns / 16, cast.arrived, cast.largest);
     return;
   }
   // Of experts each may have a tile that is not full.
@@ -278,6 +274,12 @@ void narrow_cast(cudaStream_t stream, const NarrowCast& cast) {
   } else {
     launch_cast<__NV_E5M2>(stream, cast);
   }
+}
+
+void delayed_scales(cudaStream_t stream, float* history, float* scales, int tensors, int steps,
+                    int first_gradient) {
+  delayed_scales_kernel<<<blocks_of(tensors, kWarps), kThreads, 0, stream>>>(
+      history, scales, tensors, steps, first_gradient);
 }
 
 }  // namespace trireme::runtime::cuda

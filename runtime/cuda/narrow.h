@@ -31,8 +31,13 @@ struct NarrowCast {
   NumberFormat format;
   std::int64_t turned_width;  // rows; of experts narrow_width of as many (core/kernels.h)
   ArrivedRows arrived = {};   // then there is room for `rows`, any number
+  float* largest = nullptr;   // where the largest magnitude is noted; null: nowhere
 };
 // One pass over x, whichever is wanted.
 void narrow_cast(cudaStream_t stream, const NarrowCast& cast);
+
+// Of `steps` rows of `tensors` magnitudes, those from `first_gradient` on of gradients.
+void delayed_scales(cudaStream_t stream, float* history, float* scales, int tensors, int steps,
+                    int first_gradient);
 
 }  // namespace trireme::runtime::cuda

@@ -300,6 +300,15 @@ void run_kernel(const KernelContext& context, const Work& work, std::span<const 
     case Kernel::kExpertNarrowTurned:
     case Kernel::kExpertNarrowBoth:
     case Kernel::kExpertNarrowMatmul:
+    case Kernel::kDelayedScales:
+    case Kernel::kDelayedCast:
+    case Kernel::kDelayedBoth:
+    case Kernel::kExpertDelayedCast:
+    case Kernel::kExpertDelayedBoth:
+    case Kernel::kBlockCast:
+    case Kernel::kBlockTurned:
+    case Kernel::kBlockBoth:
+    case Kernel::kBlockMatmul:
       run_narrow(call);
       break;
     case Kernel::kKeysOut:

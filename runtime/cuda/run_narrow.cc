@@ -2,6 +2,7 @@
 #include "runtime/cuda/expert_products.h"
 #include "runtime/cuda/host_counts.h"
 #include "runtime/cuda/narrow.h"
+#include "runtime/cuda/narrow_blocks.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -41,6 +42,44 @@ void multiply(const Call& c) {
                          c.context.matmul_workspace, c.stream(), {c.master(1), c.master(3)});
 }
 
+void run_blocks(const Call& c) {
+  constexpr std::size_t kExtents = 2;
+  const bool multiplies = c.work.kernel == Kernel::kBlockMatmul;
+  for (std::size_t i = 0; i < kExtents + (multiplies ? 1 : 0); ++i) {
+    if (c.dim(i) % kScaleBlock != 0) {
+      throw Error(
+          std::string(signature_of(c.work.kernel).name),
+          "products by blocks need extents that are multiples of 128 on each rank; one is " +
+              std::to_string(c.dim(i)));
+    }
+  }
+  if (multiplies) {
+    c.context.matmuls->run({.m = c.dim(0),
+                            .n = c.dim(1),
+                            .k = c.dim(2),
+                            .transpose_b = true,
+                            .accumulate = c.flag(3),
+                            .output_fp32 = c.is_master(4),
+                            .format_a = NumberFormat::kE4m3,
+                            .format_b = NumberFormat::kE4m3,
+                            .scales = c.flag(4) ? ScaleForm::kSquaresOfB : ScaleForm::kLines},
+                           c.operands[0].data, c.operands[2].data, c.operands[4].data,
+                           c.context.matmul_workspace, c.stream(), {c.master(1), c.master(3)});
+    return;
+  }
+  BlockCast cast{c.compute(0), c.dim(0), c.dim(1), c.flag(2)};
+  if (c.work.kernel != Kernel::kBlockTurned) {
+    cast.codes = codes(c, 1);
+    cast.scales = c.master(2);
+  }
+  if (c.work.kernel != Kernel::kBlockCast) {
+    const std::size_t first = c.work.kernel == Kernel::kBlockBoth ? 3 : 1;
+    cast.turned = codes(c, first);
+    cast.turned_scales = c.master(first + 1);
+  }
+  block_cast(c.stream(), cast);
+}
+
 void multiply_experts(const Call& c) {
   need_multiples(c, c.dim(1));
   if (!c.flag(3)) {
@@ -53,6 +92,26 @@ void multiply_experts(const Call& c) {
   }
   narrow_experts(c.work, c.operands, c.context.counts->read(c.operands[5]), *c.context.matmuls,
                  c.context.matmul_workspace, c.stream());
+}
+
+// Delayed scaling has its scales before it casts.
+void run_delayed(const Call& c, NumberFormat format) {
+  const bool both =
+      c.work.kernel == Kernel::kDelayedBoth || c.work.kernel == Kernel::kExpertDelayedBoth;
+  const bool routed = c.work.kernel >= Kernel::kExpertDelayedCast;
+  need_multiples(c, c.dim(1));
+  const std::int64_t rows = routed ? c.operands[0].count / c.dim(1) : c.dim(0);
+  const std::size_t first = routed ? 4 : 3;  // of the codes
+  NarrowCast cast{c.compute(0), c.master(1), codes(c, first), both ? codes(c, first + 1) : nullptr,
+                  rows,         c.dim(1),    format,          rows};
+  if (routed) {
+    cast.turned_width = narrow_width(rows, c.dim(4));
+    cast.arrived = {c.tokens(2), static_cast<int>(c.dim(3)), static_cast<int>(c.dim(4))};
+  } else {
+    need_multiples(c, rows);
+  }
+  cast.largest = c.master(first - 1);
+  narrow_cast(c.stream(), cast);
 }
 
 // Rows of experts, of which there is room for more than came.
@@ -89,9 +148,22 @@ void run_expert_casts(const Call& c, NumberFormat format) {
 
 void run_narrow(const Call& c) {
   const Kernel kernel = c.work.kernel;
+  if (kernel >= Kernel::kBlockCast && kernel <= Kernel::kBlockMatmul) {
+    run_blocks(c);
+    return;
+  }
+  if (kernel == Kernel::kDelayedScales) {
+    delayed_scales(c.stream(), c.master(0), c.master(1), static_cast<int>(c.dim(0)),
+                   static_cast<int>(c.dim(1)), static_cast<int>(c.dim(2)));
+    return;
+  }
   const NumberFormat format = c.work.dims[static_cast<std::size_t>(dim_index(kernel, "gradient"))]
                                   ? NumberFormat::kE5m2
                                   : NumberFormat::kE4m3;
+  if (kernel >= Kernel::kDelayedCast && kernel <= Kernel::kExpertDelayedBoth) {
+    run_delayed(c, format);
+    return;
+  }
   if (kernel >= Kernel::kExpertNarrowScale && kernel <= Kernel::kExpertNarrowMatmul) {
     run_expert_casts(c, format);
     return;

@@ -2,10 +2,13 @@
 // every number between two neighbours.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
+#include "runtime/cpu/compute.h"
 #include "runtime/cpu/narrow.h"
 
 namespace trireme::runtime::cpu {
@@ -100,6 +103,135 @@ TEST(Narrow, AScaleIsTheLeastPowerOfTwoThatTheLargestFitsUnder) {
   EXPECT_EQ(scale_of<float>({1e-30F}, kE4m3), std::ldexp(1.0F, -64));
   EXPECT_TRUE(std::isnan(scale_of<float>({1, std::nanf("")}, kE4m3)));
   EXPECT_TRUE(std::isnan(scale_of<double>({kInfinity, 1}, kE5m2)));
+}
+
+// One op on numbers and codes of the host.
+class OneOp {
+ public:
+  OneOp(Kernel kernel, std::initializer_list<std::int64_t> dims) : work_{kernel, {}, {}, {}} {
+    std::ranges::copy(dims, work_.dims.begin());
+  }
+  OneOp& with(std::vector<float>& numbers, ElementType type = ElementType::kMaster) {
+    return put(numbers.data(), numbers.size(), type);
+  }
+  OneOp& with(std::vector<std::uint8_t>& codes) {
+    return put(codes.data(), codes.size(), ElementType::kNarrow);
+  }
+  void run() const {
+    run_kernel<float>({.program = &program_, .rank = Rank(0), .settings = {}}, work_, views_);
+  }
+
+ private:
+  OneOp& put(void* data, std::size_t count, ElementType type) {
+    View view{};
+    view.data = data;
+    view.count = static_cast<std::int64_t>(count);
+    view.type = type;
+    views_.push_back(view);
+    return *this;
+  }
+
+  StepProgram program_;
+  Work work_;
+  std::vector<View> views_;
+};
+
+// Transformer Engine's DelayedScaling with margin 0 multiplies by 448 (57344) over the largest of
+// the history, so that this many of a code's is the number: and by 1 where there is none yet.
+TEST(DelayedScales, AreTheLargestOfTheHistoryOverTheFormatsLargest) {
+  std::vector<float> history = {3,     0, 2,
+                                57344,  //
+                                1344,  0, 2,
+                                7168,  //
+                                5,     0, std::numeric_limits<float>::infinity(),
+                                1};
+  std::vector<float> scales(4, -1);
+  OneOp(Kernel::kDelayedScales, {4, 3, 3}).with(history).with(scales).run();
+  EXPECT_EQ(scales, (std::vector<float>{3, 1, 1, 1}));
+  // The oldest row is forgotten, the new one is empty.
+  EXPECT_EQ(history, (std::vector<float>{0, 0, 0, 0, 3, 0, 2, 57344, 1344, 0, 2, 7168}));
+  OneOp(Kernel::kDelayedScales, {4, 3, 3}).with(history).with(scales).run();
+  EXPECT_EQ(scales, (std::vector<float>{3, 1, 2.0F / 448, 1}));
+}
+
+TEST(DelayedScales, CastsSaturateAndNoteWhatTheySaw) {
+  std::vector<float> x = {1, -1344, 1, 3};
+  std::vector<float> scale = {2};
+  std::vector<float> largest = {100};
+  std::vector<std::uint8_t> codes(4);
+  std::vector<std::uint8_t> turned(4);
+  OneOp(Kernel::kDelayedBoth, {2, 2, 0})
+      .with(x, ElementType::kCompute)
+      .with(scale)
+      .with(largest)
+      .with(codes)
+      .with(turned)
+      .run();
+  EXPECT_EQ(codes, (std::vector<std::uint8_t>{0x30, 0xfe, 0x30, 0x3c}));  // 0.5, -448, 0.5, 1.5
+  EXPECT_EQ(turned, (std::vector<std::uint8_t>{0x30, 0x30, 0xfe, 0x3c}));
+  EXPECT_EQ(largest, std::vector<float>{1344});
+}
+
+// Rows of 256: a largest of 896 in the first block of the first row, of 1 elsewhere.
+TEST(BlockScales, EachBlockHasItsOwnAndATransposeHasItsOwnBlocks) {
+  constexpr std::size_t rows = 128;
+  constexpr std::size_t columns = 256;
+  std::vector<float> x(rows * columns, 1);
+  x[3] = 896;
+  std::vector<std::uint8_t> codes(x.size());
+  std::vector<std::uint8_t> turned(x.size());
+  const float one = std::ldexp(1.0F, -8);  // 448 / 256 is more than 1, 448 / 512 less
+  for (const bool square : {false, true}) {
+    std::vector<float> scales(static_cast<std::size_t>(block_scales(rows, columns, square)), -1);
+    std::vector<float> turned_scales(static_cast<std::size_t>(block_scales(columns, rows, square)),
+                                     -1);
+    OneOp(Kernel::kBlockBoth, {rows, columns, square ? 1 : 0})
+        .with(x, ElementType::kCompute)
+        .with(codes)
+        .with(scales)
+        .with(turned)
+        .with(turned_scales)
+        .run();
+    EXPECT_EQ(codes[0], 0x30);                        // 1 of 2
+    EXPECT_EQ(codes[3], 0x7e);                        // 896 of 2
+    EXPECT_EQ(codes[128], 0x78);                      // 1 of 2^-8
+    EXPECT_EQ(codes[columns], square ? 0x30 : 0x78);  // of the second row
+    EXPECT_EQ(turned[3 * rows], 0x7e);
+    EXPECT_EQ(turned[0], square ? 0x30 : 0x78);
+    if (square) {  // rows of whole four
+      EXPECT_EQ(scales, (std::vector<float>{2, one, 0, 0}));
+      EXPECT_EQ(turned_scales, (std::vector<float>{2, 0, 0, 0, one, 0, 0, 0}));
+    } else {  // by block, then by row
+      std::vector<float> expected(2 * rows, one);
+      expected[0] = 2;
+      EXPECT_EQ(scales, expected);
+      std::vector<float> of_columns(columns, one);
+      of_columns[3] = 2;
+      EXPECT_EQ(turned_scales, of_columns);
+    }
+  }
+}
+
+TEST(BlockScales, ProductsAreThoseOfTheNumbersThatCodesStandFor) {
+  std::vector<std::uint8_t> a(128 * 128, 0x38);  // 1
+  std::vector<std::uint8_t> b(128 * 128, 0x40);  // 2
+  std::vector<float> a_scales(128, 1);
+  a_scales[5] = 4;
+  std::vector<float> lines(128, 1);
+  lines[7] = 8;
+  std::vector<float> squares = {0.5F, 0, 0, 0};
+  for (const bool square : {false, true}) {
+    std::vector<float> c(128 * 128, 3);
+    OneOp(Kernel::kBlockMatmul, {128, 128, 128, 1, square ? 1 : 0})
+        .with(a)
+        .with(a_scales)
+        .with(b)
+        .with(square ? squares : lines)
+        .with(c)
+        .run();
+    EXPECT_EQ(c[0], 3 + (square ? 128 : 256));
+    EXPECT_EQ(c[5 * 128 + 7], 3 + (square ? 512 : 256 * 4 * 8));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,12 @@
+// From an op's operands and dims to products in 8 bits with a scale for each block of 128.
+#pragma once
+
+#include "core/kernels.h"
+#include "runtime/cpu/call.h"
+
+namespace trireme::runtime::cpu {
+
+template <typename T>
+void run_blocks(const Call<T>& call, Kernel kernel);
+
+}  // namespace trireme::runtime::cpu

@@ -162,6 +162,7 @@ CudaBackend::CudaBackend(const StepProgram& program, Rank rank, int device,
   }
   s.begin.emplace(static_cast<unsigned int>(cudaEventDefault));
   s.counts = std::make_unique<HostCounts>(*s.role);
+  s.lanes = std::make_unique<Lanes>();
   s.matmuls = std::make_unique<MatmulLibrary>();
   s.attention = std::make_unique<AttentionLibrary>(*s.matmuls, deterministic);
   constexpr double kLongerThanTheTimeout = 1.25;  // the time-outs that name their cause go first
@@ -296,10 +297,10 @@ void CudaBackend::compute(OpId op, StreamId stream, const Work& work,
   }
   queue(op, stream, [&](cudaStream_t raw) {
     const std::size_t at = index_of(stream);
-    run_kernel(
-        {s.program, s.rank, &s.settings, s.matmuls.get(), s.attention.get(), raw,
-         s.workspaces[at].data(), s.scratches[at].data(), s.scratches[at].bytes(), s.counts.get()},
-        work, operands);
+    run_kernel({s.program, s.rank, &s.settings, s.matmuls.get(), s.attention.get(), raw,
+                s.workspaces[at].data(), s.scratches[at].data(), s.scratches[at].bytes(),
+                s.counts.get(), s.lanes.get()},
+               work, operands);
     if (work.kernel == Kernel::kExpertPlaces) {
       s.counts->mirror(operands[2], raw);
     }

@@ -13,6 +13,7 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device_objects.h"
 #include "runtime/cuda/host_counts.h"
+#include "runtime/cuda/lanes.h"
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/memory_plan.h"
 #include "runtime/cuda/watchdog.h"
@@ -35,6 +36,7 @@ struct CudaBackend::State {
   std::vector<Event> before, after;                // by op, when timed
   std::optional<Event> begin;
   std::unique_ptr<HostCounts> counts;
+  std::unique_ptr<Lanes> lanes;
   std::unique_ptr<MatmulLibrary> matmuls;
   std::unique_ptr<AttentionLibrary> attention;
   std::unique_ptr<Communicators> communicators;

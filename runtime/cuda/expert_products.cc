@@ -87,7 +87,8 @@ struct NarrowCall {
                 .format_a = work.dims[5] != 0 ? NumberFormat::kE5m2 : NumberFormat::kE4m3,
                 .format_b = NumberFormat::kE4m3,
                 .fast_accumulate = work.dims[5] == 0,
-                .anywhere = true},
+                .anywhere = true,
+                .workspace_bytes = kMatmulWorkspace / Lanes::kCount},
         summed(work.dims[3] != 0),
         experts(work.dims[7]),
         width(operands[0].count / work.dims[0]),
@@ -174,25 +175,34 @@ void rehearse_expert_products(const Work& work, std::span<const View> operands,
 
 void narrow_experts(const Work& work, std::span<const View> operands,
                     std::span<const std::int32_t> counts, MatmulLibrary& matmuls, void* workspace,
-                    cudaStream_t stream) {
+                    cudaStream_t stream, const Lanes* lanes) {
   const NarrowCall call(work, operands);
   const MatmulCall& p = call.product;
+  if (lanes != nullptr) {
+    lanes->fork(stream);
+  }
   const std::byte* a = bytes(operands[0]);
   const std::byte* b = bytes(operands[2]);
   std::byte* c = bytes(operands[4]);
   for (std::int64_t expert = 0; expert < call.experts; ++expert) {
     const std::int64_t rows =
         rows_of(counts, static_cast<std::size_t>(expert), static_cast<std::size_t>(call.experts));
+    const std::size_t lane = static_cast<std::size_t>(expert) % Lanes::kCount;
+    const cudaStream_t own = lanes != nullptr ? lanes->stream(lane) : stream;
     if (rows > 0) {
-      matmuls.run_like(call.with_rows(rows), call.like_rows(rows), a, b, c, workspace, stream,
+      matmuls.run_like(call.with_rows(rows), call.like_rows(rows), a, b, c,
+                       static_cast<std::byte*>(workspace) + lane * p.workspace_bytes, own,
                        call.scales);
     } else if (call.summed && !p.accumulate) {
-      check(cudaMemsetAsync(c, 0, static_cast<std::size_t>(p.m * p.n * width(operands[4])), stream),
+      check(cudaMemsetAsync(c, 0, static_cast<std::size_t>(p.m * p.n * width(operands[4])), own),
             "an expert without rows");
     }
     a += call.summed ? narrow_columns(rows) : rows * p.k;
     b += call.summed ? narrow_columns(rows) : call.weight_step();
     c += (call.summed ? p.m : rows) * p.n * width(operands[4]);
+  }
+  if (lanes != nullptr) {
+    lanes->join(stream);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/program.h"
 #include "runtime/backend.h"
+#include "runtime/cuda/lanes.h"
 #include "runtime/cuda/matmul.h"
 
 namespace trireme::runtime::cuda {
@@ -27,10 +28,12 @@ void expert_products(const Work& work, std::span<const View> operands,
 void rehearse_expert_products(const Work& work, std::span<const View> operands,
                               MatmulLibrary& matmuls, void* workspace, cudaStream_t stream);
 
-// The same of Kernel::kExpertNarrowMatmul, which no grouped kernel multiplies yet.
+// The same of Kernel::kExpertNarrowMatmul, which no grouped kernel multiplies yet (cuBLASLt 13.1
+// has no product of several sizes): experts take turns on the lanes, where there are any, so that
+// several run at once, each with its part of the workspace.
 void narrow_experts(const Work& work, std::span<const View> operands,
                     std::span<const std::int32_t> counts, MatmulLibrary& matmuls, void* workspace,
-                    cudaStream_t stream);
+                    cudaStream_t stream, const Lanes* lanes);
 void rehearse_narrow_experts(const Work& work, std::span<const View> operands,
                              MatmulLibrary& matmuls, void* workspace, cudaStream_t stream);
 

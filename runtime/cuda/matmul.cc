@@ -146,7 +146,7 @@ cublasStatus_t MatmulLibrary::describe_operation(const MatmulCall& call, Prepare
 cublasStatus_t MatmulLibrary::find_algorithm(const MatmulCall& call, Prepared& prepared) {
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "matrix preference");
-  const std::size_t workspace = kWorkspaceBytes;
+  const std::size_t workspace = call.workspace_bytes;
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &workspace, sizeof(workspace)),
         "matrix preference");
@@ -194,7 +194,7 @@ cublasStatus_t MatmulLibrary::launch(const MatmulCall& call, const Prepared& pre
   const float beta = call.accumulate ? 1.0F : 0.0F;
   return cublasLtMatmul(handle_, prepared.operation, &alpha, b, prepared.first, a, prepared.second,
                         &beta, c, prepared.output, c, prepared.output, &algorithm, workspace,
-                        kWorkspaceBytes, stream);
+                        call.workspace_bytes, stream);
 }
 
 void MatmulLibrary::set_scales(const MatmulCall& call, const Prepared& prepared,

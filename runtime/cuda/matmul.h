@@ -16,6 +16,8 @@
 
 namespace trireme::runtime::cuda {
 
+inline constexpr std::size_t kMatmulWorkspace = std::size_t{32} << 20;
+
 // c[m,n] (+)= op(a) op(b), all row-major: a is [m,k], or [k,m] when transpose_a; b is [k,n], or
 // [n,k] when transpose_b. `batch` products lie `stride_*` elements apart; leading dimensions 0 mean
 // contiguous rows. c is fp32, or of 16 bits: fp16 when the operands are, else bf16.
@@ -28,6 +30,7 @@ namespace trireme::runtime::cuda {
 // 128 of b, operands are E4M3, extents multiples of 128, sums are never the fast ones and the
 // device is of compute capability 9.0; where scales lie says core/kernels.h. cuBLASLt 12.9 has them
 // as VEC128_32F and BLK128x128_32F, squares on one side at most.
+// `workspace_bytes` is how much of the workspace the product may use.
 enum class ScaleForm : std::uint8_t { kTensor, kLines, kSquaresOfB };
 
 struct MatmulCall {
@@ -42,6 +45,7 @@ struct MatmulCall {
   bool fast_accumulate = false;
   bool anywhere = false;  // operands begin at any multiple of 16 bytes, not of 256
   ScaleForm scales = ScaleForm::kTensor;
+  std::size_t workspace_bytes = kMatmulWorkspace;
   friend auto operator<=>(const MatmulCall&, const MatmulCall&) = default;
 };
 
@@ -67,7 +71,7 @@ class MatmulLibrary {
   MatmulLibrary(MatmulLibrary&&) = delete;
   MatmulLibrary& operator=(MatmulLibrary&&) = delete;
 
-  // Queues the product on `stream` with `workspace` of kWorkspaceBytes. Throws UnsupportedMatmul
+  // Queues the product on `stream` with `workspace` of the call's bytes. Throws UnsupportedMatmul
   // when cuBLASLt has no algorithm for it or refuses it.
   void run(const MatmulCall& call, const void* a, const void* b, void* c, void* workspace,
            cudaStream_t stream, const OperandScales& scales = {});
@@ -77,7 +81,7 @@ class MatmulLibrary {
   void run_like(const MatmulCall& call, const MatmulCall& kept, const void* a, const void* b,
                 void* c, void* workspace, cudaStream_t stream, const OperandScales& scales = {});
 
-  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+  static constexpr std::size_t kWorkspaceBytes = kMatmulWorkspace;
 
  private:
   struct Prepared {

@@ -12,6 +12,7 @@
 #include "runtime/backend.h"
 #include "runtime/cuda/attention.h"
 #include "runtime/cuda/host_counts.h"
+#include "runtime/cuda/lanes.h"
 #include "runtime/cuda/matmul.h"
 
 namespace trireme::runtime::cuda {
@@ -28,6 +29,7 @@ struct KernelContext {
   std::byte* scratch = nullptr;      // the stream's, scratch_bytes_of(work) at least
   std::size_t scratch_bytes = 0;
   const HostCounts* counts = nullptr;  // null: kernels with counts run their rehearsal
+  const Lanes* lanes = nullptr;        // beside the stream; null: none
 };
 
 // Scratch that the work's kernel needs.

@@ -91,7 +91,7 @@ void multiply_experts(const Call& c) {
     return;
   }
   narrow_experts(c.work, c.operands, c.context.counts->read(c.operands[5]), *c.context.matmuls,
-                 c.context.matmul_workspace, c.stream());
+                 c.context.matmul_workspace, c.stream(), c.context.lanes);
 }
 
 // Delayed scaling has its scales before it casts.

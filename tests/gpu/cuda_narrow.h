@@ -118,7 +118,8 @@ class CudaNarrow : public testing::Test {
     run_kernel({.program = &program,
                 .matmuls = &matmuls,
                 .matmul_workspace = workspace.data(),
-                .counts = &counts},
+                .counts = &counts,
+                .lanes = &lanes},
                work, device);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
@@ -218,6 +219,7 @@ class CudaNarrow : public testing::Test {
   Program role;
   StepProgram program;
   MatmulLibrary matmuls;
+  Lanes lanes;
   DeviceBytes workspace{MatmulLibrary::kWorkspaceBytes, "workspace"};
 };
 

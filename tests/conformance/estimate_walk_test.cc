@@ -142,7 +142,8 @@ struct Differences {
   }
 };
 
-void compare_plans(topologies::Precision precision, std::uint64_t plans) {
+void compare_plans(topologies::Precision precision, std::uint64_t plans,
+                   planner::Fp8Recipe recipe = planner::Fp8Recipe::kTensorwise) {
   const std::uint64_t cases = tests::from_environment("TRIREME_CASES", plans);
   const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
@@ -150,7 +151,8 @@ void compare_plans(topologies::Precision precision, std::uint64_t plans) {
   Differences memory;
   std::uint64_t compared = 0;
   for (std::uint64_t seed = first; seed < first + cases; ++seed) {
-    const Drawn drawn = draw(seed, precision);
+    Drawn drawn = draw(seed, precision);
+    drawn.job.framework.fp8_recipe = recipe;
     const StepProgram program = planner::lower(drawn.job, drawn.plan);
     const StepTimes times = planner::time_ops(drawn.job, program);
     const Trace trace = planner::walk(program, times, {.keep_timings = false});
@@ -206,8 +208,15 @@ TEST(EstimateWalk, TheClosedFormFollowsTheLongestPathInEightBits) {
   compare_plans(topologies::Precision::kFp8, 60);
 }
 
+// Casts of their own, and scales beside what is kept.
+TEST(EstimateWalk, TheClosedFormFollowsTheLongestPathUnderEveryRecipe) {
+  compare_plans(topologies::Precision::kFp8, 30, planner::Fp8Recipe::kDelayed);
+  compare_plans(topologies::Precision::kFp8, 30, planner::Fp8Recipe::kBlockwise);
+}
+
 // One micro-batch on one stage: gradients come into being while activations go.
-void compare_one_backward(topologies::Precision precision) {
+void compare_one_backward(topologies::Precision precision,
+                          planner::Fp8Recipe recipe = planner::Fp8Recipe::kTensorwise) {
   const std::uint64_t cases = tests::from_environment("TRIREME_CASES", 60);
   const std::uint64_t first = tests::from_environment("TRIREME_SEED", 1);
   const bool verbose = std::getenv("TRIREME_VERBOSE") != nullptr;
@@ -216,6 +225,7 @@ void compare_one_backward(topologies::Precision precision) {
     tests::Random random(seed * 7919 + 3);
     Job job;
     job.framework = planner::find_framework("trireme");
+    job.framework.fp8_recipe = recipe;
     job.precision = precision;
     const char* const models[] = {"llama-3.2-1b", "llama-3.1-8b", "gpt3-1.3b", "qwen3-8b",
                                   "llama-3.1-70b"};
@@ -266,6 +276,8 @@ TEST(EstimateWalk, MemoryOfOneBackward) {
 
 TEST(EstimateWalk, MemoryOfOneBackwardInEightBits) {
   compare_one_backward(topologies::Precision::kFp8);
+  compare_one_backward(topologies::Precision::kFp8, planner::Fp8Recipe::kDelayed);
+  compare_one_backward(topologies::Precision::kFp8, planner::Fp8Recipe::kBlockwise);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "tests/unit/planner/small_job.h"
 
@@ -53,6 +54,28 @@ TEST(NarrowCasts, LatentsShareTheirInputAndExpertsTheirKernels) {
   EXPECT_EQ(count(Kernel::kNarrowCast), 1 + 2 + 1);
   EXPECT_EQ(count(Kernel::kExpertNarrowScale), 1);
   EXPECT_EQ(count(Kernel::kExpertNarrowBoth), 1);
+}
+
+// Scales that are there before, or are found by the cast itself, have no pass of their own.
+TEST(NarrowCasts, OtherRecipesHaveNoPassesThatFindScales) {
+  for (const auto& [recipe, cast, both, turned] :
+       {std::tuple{"delayed", Kernel::kDelayedCast, Kernel::kDelayedBoth, Kernel::kNarrowTurned},
+        {"blockwise", Kernel::kBlockCast, Kernel::kBlockBoth, Kernel::kBlockTurned}}) {
+    Job job = small_job("llama-3.1-8b", "dgx-h100x1", "trireme");
+    job.precision = topologies::Precision::kFp8;
+    apply_setting(job.framework, "fp8_recipe", recipe);
+    models::LayerWork work;
+    work.forward.matmuls = {{models::Part::kAttentionOutput, 256, 512, 1024}};
+    work.input_gradient.matmuls = work.forward.matmuls;
+    add_narrow_casts(job, Plan{}, 0, work);
+    ASSERT_EQ(work.forward.memory_bound.size(), 2U) << recipe;
+    EXPECT_EQ(work.forward.memory_bound[0].own, cast);
+    EXPECT_EQ(work.forward.memory_bound[0].traffic.value, 256 * 1024 * (2 + 1));
+    EXPECT_EQ(work.forward.memory_bound[1].own, cast);
+    ASSERT_EQ(work.input_gradient.memory_bound.size(), 2U) << recipe;
+    EXPECT_EQ(work.input_gradient.memory_bound[0].own, both);
+    EXPECT_EQ(work.input_gradient.memory_bound[1].own, turned);
+  }
 }
 
 }  // namespace

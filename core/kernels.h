@@ -234,10 +234,10 @@
 //     columns, k of all under an even load, give c[e].
 // The same with delayed scaling: a scale stands before the tensor does, and its largest magnitude
 // is noted for later steps.
-// delayed_scales          u history m[N,T]; w scales m[T]                        T N G
-//     Of each of T tensors, of which those from G on are gradients: the largest magnitude of the
-//     last N steps over the format's largest number, 1 where none is above 0 or one is infinite.
-//     Rows of the history then move down by one, and zeros become the first.
+// delayed_scales          u history m[N,T]; w scales m[4T]                       T N G
+//     Of each of T tensors t, gradients from G on, at 4t (cuBLASLt's scales begin at 16 bytes): the
+//     largest magnitude of the last N steps over the format's largest number; 1 where none is above
+//     0 or one is infinite. Rows of the history then move down by one, zeros become the first.
 // delayed_cast            r x c[M,K]; r scale m[1]; u largest m[1]; w y n[M,K]   M K gradient
 //     As narrow_cast, and largest = max(largest, max |x|), infinity where x has a NaN.
 // delayed_both            r x; r scale; u largest; w y n[M,K]; w turned n[K,M]   M K gradient

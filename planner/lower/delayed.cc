@@ -6,7 +6,8 @@
 namespace trireme::planner::lowering {
 namespace {
 
-constexpr std::int64_t kTensors = 3;  // of a product
+constexpr std::int64_t kTensors = 3;     // of a product
+constexpr std::int64_t kScaleApart = 4;  // from one scale to the next (core/kernels.h)
 
 std::int64_t products_of(const models::Transformer& model, std::int64_t layer) {
   const std::int64_t attention = model.latent ? (model.latent->q_lora > 0 ? 6 : 5) : 2;
@@ -35,7 +36,7 @@ void DelayedScales::begin_step() {
   }
   const std::int64_t tensors = kTensors * products_;
   history_ = builder_.persistent_buffer("fp8_history", steps_ * tensors, ElementType::kMaster);
-  scales_ = builder_.buffer("fp8_scales", tensors, ElementType::kMaster);
+  scales_ = builder_.buffer("fp8_scales", kScaleApart * tensors, ElementType::kMaster);
   builder_.compute("fp8_scales", Kernel::kDelayedScales, {tensors, steps_, 2 * products_},
                    {history_, scales_});
 }
@@ -60,7 +61,7 @@ std::int64_t DelayedScales::place(const Slot& weight, Tensor tensor) {
 }
 
 Operand DelayedScales::scale(const Slot& weight, Tensor tensor) {
-  return part(scales_, place(weight, tensor), 1);
+  return part(scales_, kScaleApart * place(weight, tensor), 1);
 }
 
 Operand DelayedScales::largest(const Slot& weight, Tensor tensor) {

@@ -163,7 +163,9 @@ void find_delayed_scales(const Call<T>& c) {
     }
     const auto format = t < c.dim("G") ? NarrowFormat::kE4m3 : NarrowFormat::kE5m2;
     const bool known = most > 0 && std::isfinite(most);
-    c.at(1)[t] = known ? most / static_cast<T>(largest_of(format)) : T(1);
+    T* scale = c.at(1) + 4 * t;
+    std::fill_n(scale, 4, T(0));
+    *scale = known ? most / static_cast<T>(largest_of(format)) : T(1);
   }
   T* history = c.at(0);
   std::copy_backward(history, history + (c.dim("N") - 1) * tensors, history + c.dim("N") * tensors);

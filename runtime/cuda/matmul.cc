@@ -1,6 +1,7 @@
 #include "runtime/cuda/matmul.h"
 
 #include <string>
+#include <utility>
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -32,12 +33,29 @@ cudaDataType_t output_type(const MatmulCall& call) {
 
 // cuBLASLt is column-major, so the row-major c = a b is asked for as c' = b' a': b comes first, and
 // a row-major matrix with rows of `row` elements is a column-major one with that leading dimension.
-cublasStatus_t make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
-                           std::int64_t leading, std::int64_t batch, std::int64_t stride,
-                           cublasLtMatrixLayout_t& layout) {
+struct MatrixSize {
+  std::int64_t rows = 0, columns = 0, leading = 0;
+};
+
+MatrixSize size_of_b(const MatmulCall& call) {
+  const std::int64_t width = call.transpose_b ? call.k : call.n;
+  return {width, call.transpose_b ? call.n : call.k, or_else(call.row_b, width)};
+}
+
+MatrixSize size_of_a(const MatmulCall& call) {
+  const std::int64_t width = call.transpose_a ? call.m : call.k;
+  return {width, call.transpose_a ? call.k : call.m, or_else(call.row_a, width)};
+}
+
+MatrixSize size_of_c(const MatmulCall& call) {
+  return {call.n, call.m, or_else(call.row_c, call.n)};
+}
+
+cublasStatus_t make_layout(cudaDataType_t type, const MatrixSize& size, std::int64_t batch,
+                           std::int64_t stride, cublasLtMatrixLayout_t& layout) {
   cublasStatus_t status =
-      cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
-                                 static_cast<std::uint64_t>(columns), leading);
+      cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(size.rows),
+                                 static_cast<std::uint64_t>(size.columns), size.leading);
   if (status == CUBLAS_STATUS_SUCCESS && batch > 1) {
     const auto count = static_cast<std::int32_t>(batch);
     status = cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
@@ -76,8 +94,10 @@ MatmulLibrary::MatmulLibrary() {
 }
 
 MatmulLibrary::~MatmulLibrary() {
-  for (const auto& [call, prepared] : prepared_) {
-    destroy(prepared);
+  for (const auto* kept : {&prepared_, &resized_}) {
+    for (const auto& [call, prepared] : *kept) {
+      destroy(prepared);
+    }
   }
   cublasLtDestroy(handle_);
 }
@@ -126,21 +146,40 @@ cublasStatus_t MatmulLibrary::describe_operation(const MatmulCall& call, Prepare
           static_cast<std::int32_t>(CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F));
     }
   }
-  const std::int64_t b_width = call.transpose_b ? call.k : call.n;
-  const std::int64_t a_width = call.transpose_a ? call.m : call.k;
   then([&] {
-    return make_layout(type_of(call.format_b), b_width, call.transpose_b ? call.n : call.k,
-                       or_else(call.row_b, b_width), call.batch, call.stride_b, prepared.first);
+    return make_layout(type_of(call.format_b), size_of_b(call), call.batch, call.stride_b,
+                       prepared.first);
   });
   then([&] {
-    return make_layout(type_of(call.format_a), a_width, call.transpose_a ? call.k : call.m,
-                       or_else(call.row_a, a_width), call.batch, call.stride_a, prepared.second);
+    return make_layout(type_of(call.format_a), size_of_a(call), call.batch, call.stride_a,
+                       prepared.second);
   });
   then([&] {
-    return make_layout(output_type(call), call.n, call.m, or_else(call.row_c, call.n), call.batch,
-                       call.stride_c, prepared.output);
+    return make_layout(output_type(call), size_of_c(call), call.batch, call.stride_c,
+                       prepared.output);
   });
   return status;
+}
+
+cublasStatus_t MatmulLibrary::resize(const MatmulCall& call, const Prepared& prepared) {
+  const std::pair<cublasLtMatrixLayout_t, MatrixSize> layouts[] = {
+      {prepared.first, size_of_b(call)},
+      {prepared.second, size_of_a(call)},
+      {prepared.output, size_of_c(call)}};
+  for (const auto& [layout, size] : layouts) {
+    const std::pair<cublasLtMatrixLayoutAttribute_t, std::int64_t> values[] = {
+        {CUBLASLT_MATRIX_LAYOUT_ROWS, size.rows},
+        {CUBLASLT_MATRIX_LAYOUT_COLS, size.columns},
+        {CUBLASLT_MATRIX_LAYOUT_LD, size.leading}};
+    for (const auto& [attribute, value] : values) {
+      const cublasStatus_t status =
+          cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof(value));
+      if (status != CUBLAS_STATUS_SUCCESS) {
+        return status;
+      }
+    }
+  }
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t MatmulLibrary::find_algorithm(const MatmulCall& call, Prepared& prepared) {
@@ -224,14 +263,24 @@ void MatmulLibrary::run(const MatmulCall& call, const void* a, const void* b, vo
 void MatmulLibrary::run_like(const MatmulCall& call, const MatmulCall& kept, const void* a,
                              const void* b, void* c, void* workspace, cudaStream_t stream,
                              const OperandScales& scales) {
-  const Prepared& like = prepare(kept);
-  Prepared own;
-  cublasStatus_t status = describe_operation(call, own);
+  const cublasLtMatmulAlgo_t& algorithm = prepare(kept).algorithm;
+  auto found = resized_.find(kept);
+  if (found == resized_.end()) {
+    Prepared made;
+    made.algorithm = algorithm;
+    if (describe_operation(kept, made) != CUBLAS_STATUS_SUCCESS) {
+      destroy(made);
+      run(call, a, b, c, workspace, stream, scales);
+      return;
+    }
+    found = resized_.emplace(kept, made).first;
+  }
+  const Prepared& own = found->second;
+  cublasStatus_t status = resize(call, own);
   if (status == CUBLAS_STATUS_SUCCESS) {
     set_scales(call, own, scales);
-    status = launch(call, own, like.algorithm, a, b, c, workspace, stream);
+    status = launch(call, own, own.algorithm, a, b, c, workspace, stream);
   }
-  destroy(own);
   if (status != CUBLAS_STATUS_SUCCESS) {
     run(call, a, b, c, workspace, stream, scales);
   }

@@ -76,8 +76,9 @@ class MatmulLibrary {
   void run(const MatmulCall& call, const void* a, const void* b, void* c, void* workspace,
            cudaStream_t stream, const OperandScales& scales = {});
 
-  // The same by the algorithm of a product of another size, which is kept; by its own where that
-  // does not serve.
+  // The same by the algorithm of a product of another size, which is kept with descriptions that
+  // take this one's size (making them anew took the host as long as its launch); by its own where
+  // that does not serve.
   void run_like(const MatmulCall& call, const MatmulCall& kept, const void* a, const void* b,
                 void* c, void* workspace, cudaStream_t stream, const OperandScales& scales = {});
 
@@ -90,6 +91,8 @@ class MatmulLibrary {
     cublasLtMatmulAlgo_t algorithm{};
   };
   const Prepared& prepare(const MatmulCall& call);
+  // What `prepared` describes becomes the call, which differs in extents alone.
+  static cublasStatus_t resize(const MatmulCall& call, const Prepared& prepared);
   // Fills in what `prepared` has; a status other than success is why it is incomplete.
   cublasStatus_t describe_operation(const MatmulCall& call, Prepared& prepared);
   // Of fp8 operands.
@@ -103,6 +106,7 @@ class MatmulLibrary {
 
   cublasLtHandle_t handle_ = nullptr;
   std::map<MatmulCall, Prepared> prepared_;
+  std::map<MatmulCall, Prepared> resized_;  // by the call whose algorithm they have
   DeviceBytes unit_scale_;  // one float, 1: what fp8 operands are multiplied by; made when needed
 };
 

@@ -228,8 +228,9 @@ __global__ void delayed_scales_kernel(float* history, float* scales, int tensors
   if (lane == 0) {
     history[tensor] = 0;
     const float of_format = tensor < first_gradient ? 448.0F : 57344.0F;
-    scales[tensor] =
-        bits > 0 && bits < kInfinity ? __fdiv_rn(__uint_as_float(bits), of_format) : 1.0F;
+    const bool known = bits > 0 && bits < kInfinity;
+    reinterpret_cast<float4*>(scales)[tensor] = {
+        known ? __fdiv_rn(__uint_as_float(bits), of_format) : 1.0F, 0, 0, 0};
   }
 }
 

@@ -21,6 +21,12 @@ __device__ inline float scale_of(std::uint32_t most) {
   return __uint_as_float(scale_bits(most, kLargestE4m3));
 }
 
+// Of a power of two that scale_bits gives.
+__device__ inline float inverse_of(float scale) {
+  return __uint_as_float((2U * kBias << kMantissa) - __float_as_uint(scale)) *
+         (scale == scale ? 1.0F : scale);
+}
+
 // A lane's four columns of the rows that its warp has, a group of four rows after the other.
 struct Held {
   uint2 rows[kRowsOfWarp];
@@ -93,7 +99,7 @@ __global__ void __launch_bounds__(kThreads) cast_squares_kernel(BlockCast cast) 
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const Held held(cast, warp, lane);
   const float scale = scale_of_tile(held, most, warp, lane);
-  const float inverse = 1.0F / scale;
+  const float inverse = inverse_of(scale);
   const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kTile;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * kTile;
 #pragma unroll
@@ -134,7 +140,7 @@ __device__ inline void cast_rows(const BlockCast& cast, const Held& held, int wa
         scale_of(most_of_warp(__vmaxu2(four.x & kMagnitudes, four.y & kMagnitudes)));
     const std::int64_t row = first_row + Held::row_of(warp, i);
     *reinterpret_cast<std::uint32_t*>(cast.codes + row * cast.columns + column) =
-        codes_of<__NV_E4M3>(four, 1.0F / scale);
+        codes_of<__NV_E4M3>(four, inverse_of(scale));
     if (lane == 0) {
       cast.scales[blockIdx.x * cast.rows + row] = scale;
     }
@@ -162,7 +168,7 @@ __device__ inline void cast_columns(const BlockCast& cast, const Held& held, Mos
       all = max(all, most.of_columns[w][kGroup * lane + j]);
     }
     const float scale = scale_of(all);
-    inverse[j] = 1.0F / scale;
+    inverse[j] = inverse_of(scale);
     if (warp == j) {
       cast.turned_scales[blockIdx.y * cast.columns + static_cast<std::int64_t>(blockIdx.x) * kTile +
                          kGroup * lane + j] = scale;

@@ -25,7 +25,18 @@ void need_multiples(const Call& c, std::int64_t extent) {
   }
 }
 
+// cuBLASLt 13.1 refuses others with "not supported".
+void need_aligned_scales(const Call& c) {
+  for (const std::size_t operand : {1U, 3U}) {
+    if (reinterpret_cast<std::uintptr_t>(c.operands[operand].data) % 16 != 0) {
+      throw Error(std::string(signature_of(c.work.kernel).name),
+                  "scales of products in 8 bits begin at whole 16 bytes; one does not");
+    }
+  }
+}
+
 void multiply(const Call& c) {
+  need_aligned_scales(c);
   const bool gradient = c.flag(4);
   // Sums of gradients are added up in fp32 every few columns; forward's stay in the units' own
   // accumulator, as in Transformer Engine and torchao.
@@ -81,6 +92,7 @@ void run_blocks(const Call& c) {
 }
 
 void multiply_experts(const Call& c) {
+  need_aligned_scales(c);
   need_multiples(c, c.dim(1));
   if (!c.flag(3)) {
     need_multiples(c, c.dim(2));

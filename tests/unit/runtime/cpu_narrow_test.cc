@@ -145,13 +145,13 @@ TEST(DelayedScales, AreTheLargestOfTheHistoryOverTheFormatsLargest) {
                                 7168,  //
                                 5,     0, std::numeric_limits<float>::infinity(),
                                 1};
-  std::vector<float> scales(4, -1);
+  std::vector<float> scales(16, -1);
   OneOp(Kernel::kDelayedScales, {4, 3, 3}).with(history).with(scales).run();
-  EXPECT_EQ(scales, (std::vector<float>{3, 1, 1, 1}));
+  EXPECT_EQ(scales, (std::vector<float>{3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0}));
   // The oldest row is forgotten, the new one is empty.
   EXPECT_EQ(history, (std::vector<float>{0, 0, 0, 0, 3, 0, 2, 57344, 1344, 0, 2, 7168}));
   OneOp(Kernel::kDelayedScales, {4, 3, 3}).with(history).with(scales).run();
-  EXPECT_EQ(scales, (std::vector<float>{3, 1, 2.0F / 448, 1}));
+  EXPECT_EQ(scales, (std::vector<float>{3, 0, 0, 0, 1, 0, 0, 0, 2.0F / 448, 0, 0, 0, 1, 0, 0, 0}));
 }
 
 TEST(DelayedScales, CastsSaturateAndNoteWhatTheySaw) {

@@ -55,13 +55,16 @@ double product_seconds(const Job& job, const topologies::OpCost& cost, const Beh
     shape = topologies::grouped_shape(shape, kind.weight_gradient, kind.adds);
   } else if (shape.count > 1 && job.framework.implementation == models::Implementation::kTrireme) {
     constexpr double kFp32 = 4;
-    topologies::MatmulShape one{shape.m, shape.n, shape.k, 1};
     if (kind.weight_gradient) {
-      one.result_bytes = kind.adds ? 2 * kFp32 : kFp32;
+      shape.result_bytes = kind.adds ? 2 * kFp32 : kFp32;
     }
-    return static_cast<double>(shape.count) * product_seconds(job, cost, fit, one, kind);
-  }
-  if (shape.count > 1 && !shape.grouped && kind.weight_gradient && sums_in_place(job.framework)) {
+    if (!multiplies_narrow(job)) {  // in 8 bits several run at once (runtime/cuda/lanes.h)
+      const topologies::MatmulShape one{
+          .m = shape.m, .n = shape.n, .k = shape.k, .count = 1, .result_bytes = shape.result_bytes};
+      return static_cast<double>(shape.count) * product_seconds(job, cost, fit, one, kind);
+    }
+  } else if (shape.count > 1 && !shape.grouped && kind.weight_gradient &&
+             sums_in_place(job.framework)) {
     shape.result_bytes = 2 * std::min(4.0, job.framework.gradient_bytes);
   }
   constexpr double kCastBytes = 5;  // an element: 2 read for the maximum, 2 read and 1 written

@@ -10,7 +10,7 @@ gpus=${3:-2}
 mkdir -p "$out"
 steps=20
 case $gpus in
-  1) layouts=(tp1 "mb2 --precision fp8" "mb2 --precision fp8 --recompute full") ;;
+  1) layouts=(tp1 "mb2 --precision fp8" "mb2 --precision fp8 --recompute full" "mb2 --precision fp8 --set fp8_recipe=delayed") ;;
   2) layouts=(tp1 tp2 pp2 fsdp2 dp2 "tp2 --sequence-parallel" "fsdp2 --recompute full" "dp2 --sharding optimizer"
     "fsdp2 --sharding gradients" "fsdp2 --fsdp-unit 2" "fsdp2 --fsdp-unit model" pp2.vpp2 "pp2 --schedule gpipe"
     "pp2 --schedule zb-h1" "pp2 --schedule zb-v" "pp2 --schedule dualpipe-v" "tp2 --precision fp8"

@@ -57,5 +57,29 @@ TEST(RunInEightBits, WhatIsNotComputedSoIsOneLine) {
             std::string::npos);
 }
 
+TEST(RunInEightBits, RecipesTrainAndWhatTheyCannotIsOneLine) {
+  const TestFolder folder;
+  const std::string wide = std::string(TRIREME_SOURCE_DIR) + "/tests/gpu/models/wide-llama.json";
+  const auto run = [&](const std::string& recipe, std::vector<std::string> more) {
+    more.insert(more.end(), {"--set", "fp8_recipe=" + recipe});
+    return run_in("fp8", "128", more);
+  };
+  for (const std::string recipe : {"delayed", "blockwise"}) {
+    const Answer answer = run(recipe, {"--model", wide, "-o", folder.path(recipe)});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+    const std::vector<double> found = losses(folder.path(recipe));
+    EXPECT_LT(found.back(), found.front());
+  }
+  EXPECT_NE(losses(folder.path("delayed")), losses(folder.path("blockwise")));
+  for (const char* option : {"--save", "--resume"}) {
+    const Answer answer = run("delayed", {"--model", wide, option, folder.path("checkpoint")});
+    EXPECT_EQ(answer.code, 2);
+    EXPECT_NE(answer.err.find("checkpoints do not hold the largest values"), std::string::npos)
+        << answer.err;
+  }
+  EXPECT_NE(run("blockwise", {"--model", kTinyModel}).err.find("fp8 by blocks multiplies"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace trireme::tools

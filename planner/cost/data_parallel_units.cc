@@ -138,11 +138,13 @@ class OneByOne {
     scattered_ = std::max(now_, summed_) + unit.reduce;
     summed_ = scattered_ + unit.replicate;
   }
-  // Passes of other micro-batches.
-  void pass(double seconds) {
-    now_ += seconds;
-    compute_ += seconds;
+  // Passes of other micro-batches, which begin when the last copy is made; the next gradient comes
+  // `waited` later than without the other ranks' reductions.
+  void pass(double seconds, double waited) {
+    compute_ += seconds + waited;
+    now_ = std::max(now_ + seconds, compute_ + late_);
   }
+  [[nodiscard]] double late() const { return late_; }
   [[nodiscard]] AtTheEnd end() const { return {std::max(now_, summed_) - compute_, late_}; }
 
  private:
@@ -162,8 +164,12 @@ AtTheEnd left_one_by_one(const Plan& plan, const DataParallelInput& in,
   if (in.head_backward > 0) {
     backward.visit(in.head_backward, *units[static_cast<std::size_t>(UnitKind::kHead)]);
   }
+  double late = 0;  // of the chunks so far
   for (std::int64_t chunk = 0; chunk < plan.virtual_pipeline; ++chunk) {
-    backward.pass(chunk > 0 ? others * in.backward / chunks : 0);
+    // Meanwhile the other ranks are late in the chunk before, as this one was.
+    const double waited = static_cast<double>(plan.pipeline - 1) * (backward.late() - late);
+    late = backward.late();
+    backward.pass(chunk > 0 ? others * in.backward / chunks : 0, chunk > 0 ? waited : 0);
     for (std::int64_t unit = 0; static_cast<double>(unit) < count; ++unit) {
       backward.visit(body / (chunks * count), *units[static_cast<std::size_t>(UnitKind::kLayers)]);
     }

@@ -17,6 +17,19 @@ bool makes_zero_gradients(const Job& job, const Plan& plan) {
          plan.sharding != Sharding::kFull && zero_sum_bytes(job) < 4;
 }
 
+bool frees_gradients(const Job& job, const Plan& plan) {
+  if (job.framework.implementation != models::Implementation::kTrireme || plan.pipeline > 1 ||
+      plan.micro_batches > 1) {
+    return false;
+  }
+  for (std::int64_t layer = 0; layer < models::trained_layers(job.model); ++layer) {
+    if (is_modelled_layer(job, plan, layer)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 namespace {
 
 // The moments that can be a stage's peak, and the one before it all.
@@ -24,18 +37,6 @@ struct Moments {
   MemoryItems load, forward, loss, head_backward, layer_backward, first_split, last_backward,
       root_reduce, step;
 };
-
-// A step of the own runtime with one backward frees its gradients (lower.cc); layers that it does
-// not execute are simulated without that.
-bool frees_gradients(const Job& job, const Plan& plan) {
-  if (job.framework.implementation != models::Implementation::kTrireme || plan.pipeline > 1 ||
-      plan.micro_batches > 1) {
-    return false;
-  }
-  const std::int64_t kinds[] = {0, job.model.layers - 1, models::trained_layers(job.model) - 1};
-  return std::ranges::none_of(
-      kinds, [&](std::int64_t layer) { return is_modelled_layer(job, plan, layer); });
-}
 
 // Whether products write sums of gradients in the reduction's own type, which needs no copy then.
 bool sums_gradients_whole(const Job& job) {

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/verify.h"
+#include "planner/cost/stage_memory.h"
 #include "planner/lower/arithmetic.h"
 #include "planner/lower/modelled_layer.h"
 #include "planner/lower/place_ranks.h"
@@ -131,20 +132,6 @@ void check_supported(const Job& job, const Plan& plan, const LowerOptions& optio
   if (options.executable) {
     check_executable(job, plan);
   }
-}
-
-// Where a second backward of the step begins, all gradients are there anyway.
-bool frees_gradients(const Job& job, const Plan& plan) {
-  if (job.framework.implementation != models::Implementation::kTrireme || plan.pipeline > 1 ||
-      plan.micro_batches > 1) {
-    return false;
-  }
-  for (std::int64_t layer = 0; layer < models::trained_layers(job.model); ++layer) {
-    if (is_modelled_layer(job, plan, layer)) {
-      return false;
-    }
-  }
-  return true;
 }
 
 StepProgram write_program(const Job& job, const Plan& asked, const Plan& plan,

@@ -204,6 +204,7 @@ struct Framework {
   bool recomputes_by_default = false;     // selectively
   bool reshard_with_pipeline = true;      // parameters are let go after forward in a pipeline too
   bool ends_count_as_layers = false;      // embedding and head, where layers are spread over stages
+  bool layers_by_cost = false;            // they are spread by their products', beside the head's
   bool micro_batches_are_chunks = false;  // as many micro-batches as there are pipeline chunks
   std::int64_t micro_batch = 0;           // sequences; 0: no default
   std::int64_t interleaved_chunks = 0;    // virtual stages a rank when interleaved; 0: no default

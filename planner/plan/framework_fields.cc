@@ -331,6 +331,10 @@ const FrameworkField fields[] = {
       "torchtitan first_stage_less_layers, last_stage_less_layers; Megatron "
       "--account-for-embedding-in-pipeline-split"},
      &Framework::ends_count_as_layers},
+    {{"layers_by_cost",
+      "layers are spread over stages by the work of their products and the head's",
+      "nanotron models/base.py build_model"},
+     &Framework::layers_by_cost},
     {{"micro_batches_are_chunks", "as many micro-batches as pipeline chunks",
       "torchtitan pipeline_parallel_microbatches"},
      &Framework::micro_batches_are_chunks},

@@ -22,6 +22,20 @@ std::string list_that_adds_up(const Job& job, const Plan& plan, std::int64_t sum
              : fmt::format("; {} would", fmt::join(right, ","));
 }
 
+Found check_chunks(const Job& job, const Plan& plan) {
+  const std::vector<Chunk> split = chunks_of(job, plan);
+  const auto empty = std::find_if(split.begin() + 1, split.end(), [](const Chunk& chunk) {
+    return chunk.first == chunk.last && !chunk.head;
+  });
+  if (empty != split.end()) {
+    return broken(Rule::kStagesNonEmpty,
+                  "chunk {} of {} has no layer; only the first, which has the embedding, and the "
+                  "last, which has the head, may go without",
+                  empty - split.begin(), split.size());
+  }
+  return {};
+}
+
 Found check_stage_layers(const Job& job, const Plan& plan) {
   const auto count = static_cast<std::int64_t>(plan.stage_layers.size());
   const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
@@ -37,22 +51,15 @@ Found check_stage_layers(const Job& job, const Plan& plan) {
                   fmt::join(plan.stage_layers, "+"), sum, job.model.layers,
                   list_that_adds_up(job, plan, sum));
   }
-  const std::vector<Chunk> split = chunks_of(job, plan);
-  const auto empty = std::find_if(split.begin() + 1, split.end(), [](const Chunk& chunk) {
-    return chunk.first == chunk.last && !chunk.head;
-  });
-  if (empty != split.end()) {
-    return broken(Rule::kStagesNonEmpty,
-                  "chunk {} of {} has no layer; only the first, which has the embedding, and the "
-                  "last, which has the head, may go without",
-                  empty - split.begin(), split.size());
-  }
-  return {};
+  return check_chunks(job, plan);
 }
 
 Found check_even_split(const Job& job, const Plan& plan) {
   const std::int64_t layers = job.model.layers;
   const std::int64_t chunks = plan.pipeline * plan.virtual_pipeline;
+  if (job.framework.layers_by_cost) {
+    return check_chunks(job, plan);
+  }
   if (splits_evenly(job, plan)) {
     return {};
   }

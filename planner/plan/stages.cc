@@ -8,6 +8,24 @@ namespace trireme::planner {
 
 namespace {
 
+// nanotron's (models/base.py build_model, models/llama.py get_block_compute_costs): blocks go to a
+// rank until the cost of all so far, of products with weights as if every head had keys of its own,
+// is more than the rank's end; the head's block is the last.
+std::vector<std::int64_t> split_by_cost(const models::Transformer& model, std::int64_t chunks) {
+  const auto hidden = static_cast<double>(model.hidden);
+  const double layer = hidden * static_cast<double>(4 * model.hidden + 3 * model.ffn);
+  const auto layers = static_cast<double>(model.layers);
+  const double all = layers * layer + hidden * static_cast<double>(model.vocab);
+  std::vector<std::int64_t> split(static_cast<std::size_t>(chunks), 0);
+  std::size_t chunk = 0;
+  for (std::int64_t done = 1; done <= model.layers; ++done) {
+    ++split[chunk];
+    const double end = all * static_cast<double>(chunk + 1) / static_cast<double>(chunks);
+    chunk += static_cast<double>(done) * layer > end && chunk + 1 < split.size() ? 1 : 0;
+  }
+  return split;
+}
+
 // Layers of each chunk when nobody said: even where they divide, as Megatron, DeepSpeed and
 // PyTorch's own pipelining do. A remainder is spread with the embedding and the head counted as one
 // layer each: torchtitan's generate_llm_fqn_per_model_part (its 126 layers of Llama 405B),
@@ -102,7 +120,7 @@ std::vector<Chunk> chunks_of(const Job& job, const Plan& plan) {
   const std::int64_t count = plan.pipeline * plan.virtual_pipeline;
   std::vector<std::int64_t> made;  // where the plan does not list every chunk
   if (plan.stage_layers.empty()) {
-    made = even_split(job, count);
+    made = job.framework.layers_by_cost ? split_by_cost(job.model, count) : even_split(job, count);
   } else if (std::ssize(plan.stage_layers) == plan.pipeline && plan.virtual_pipeline > 1) {
     made = spread_over_chunks(plan);
   }

@@ -44,6 +44,33 @@ TEST(Stages, TorchGivesTheEndsOneLessWhereLayersDoNotDivide) {
   EXPECT_EQ(split("fsdp2", 126, 8), (Counts{15, 16, 16, 16, 16, 16, 16, 15}));
 }
 
+// nanotron's stages were even. It places layers and head by the work of their products: of a vocabulary
+// whose head weighs four layers the first of two stages has eleven of sixteen, since a rank goes on
+// until its share is passed.
+TEST(Stages, LayersByCostLeaveTheHeadItsShare) {
+  Job job;
+  job.framework.layers_by_cost = true;
+  job.model.layers = 16;
+  job.model.hidden = 2048;
+  job.model.ffn = 8192;
+  job.model.vocab = 131072;
+  Plan plan;
+  plan.pipeline = 2;
+  const auto counts = [&] {
+    std::vector<std::int64_t> layers;
+    for (const Chunk& chunk : chunks_of(job, plan)) {
+      layers.push_back(chunk.last - chunk.first);
+    }
+    return layers;
+  };
+  EXPECT_EQ(counts(), (Counts{11, 5}));
+  job.model.vocab = 4096;
+  EXPECT_EQ(counts(), (Counts{9, 7}));
+  plan.pipeline = 4;
+  job.model.vocab = 131072;
+  EXPECT_EQ(counts(), (Counts{6, 5, 5, 0}));
+}
+
 TEST(Stages, ExplicitListsWin) {
   EXPECT_EQ(split("megatron", 8, 4, 1, {1, 2, 2, 3}), (Counts{1, 2, 2, 3}));
   EXPECT_EQ(split("megatron", 8, 2, 2, {4, 4}), (Counts{2, 2, 2, 2}));

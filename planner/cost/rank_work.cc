@@ -81,10 +81,14 @@ RankTimes TimeModel::State::rank_times(const Plan& plan, const LayerSet& set,
   }
   const auto count =
       static_cast<double>(std::accumulate(rank.layers.begin(), rank.layers.end(), std::int64_t{0}));
-  const double sums = op.launch(1).value * fit.host_factor *
-                      micro_batch_host(job, counts, count, plan.micro_batches > 1);
-  times.host_backward += sums;
-  times.host_kernels += sums;
+  if (counts != nullptr && plan.micro_batches > 1) {
+    const double sums =
+        op.launch(1).value * fit.host_factor *
+        micro_batch_host(job, *counts, count,
+                         plan.sharding >= Sharding::kGradients && plan.sharded * plan.context > 1);
+    times.host_backward += sums;
+    times.host_kernels += sums;
+  }
   const auto waits = [&](double repeated, double repeated_host) {
     return host_waits({times.forward_total(), times.backward_total() - repeated},
                       {times.host_forward, times.host_backward - repeated_host}, plan.pipeline > 1,

@@ -4,6 +4,7 @@
 
 #include "planner/cost/in_flight.h"
 #include "planner/cost/own_experts.h"
+#include "planner/cost/zero_memory.h"
 #include "planner/plan/shape.h"
 
 namespace trireme::planner {
@@ -187,12 +188,7 @@ double communication_of(const StageContext& context, const StageContents& stage,
       bytes += boundary * exchanged_boundaries(plan, rank);
     }
   }
-  if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding != Sharding::kNone) {
-    // One contiguous reduction bucket, two when reduction overlaps (stage 3's default), whole
-    // however little is trained (torch.empty(reduce_bucket_size)).
-    const double buckets = plan.sharding == Sharding::kFull ? 2 : 1;
-    bytes += buckets * 2 * static_cast<double>(job.framework.bucket_elements);
-  }
+  bytes += lasting_bucket(job, plan);
   if (is_flat(job) && job.framework.bucket_elements > 0 && plan.sharding != Sharding::kNone) {
     // ZeRO-1 under a Megatron engine: the reduction bucket, its flattened copy and the
     // all-gather's, in 16 bits.
@@ -236,15 +232,28 @@ double workspace_bytes(const StageContext& context, const std::vector<ChunkLayer
 
 double lasting_communication_bytes(const StageContext& context,
                                    const std::vector<ChunkLayers>& split, std::int64_t rank) {
-  const Job& job = *context.job;
   const Plan& plan = *context.plan;
   const StageContents stage = stage_of(context, split, rank);
-  double at_hand = boundary_bytes(context) * exchanged_boundaries(plan, rank);
-  if (job.framework.states == StateLayout::kDeepSpeed && plan.sharding == Sharding::kGradients) {
-    at_hand += 2 * 2 * stage.largest_unit;  // one written, one on the wire
-  }
+  const double at_hand = boundary_bytes(context) * exchanged_boundaries(plan, rank);
   return std::max(0.0,
                   communication_of(context, stage, rank) + bucket_bytes(context, stage) - at_hand);
+}
+
+double backward_communication_bytes(const StageContext& context,
+                                    const std::vector<ChunkLayers>& split, std::int64_t rank) {
+  const StageContents stage = stage_of(context, split, rank);
+  // Of gradients that are sharded a unit's is written and another on the wire.
+  const bool sharded = context.plan->sharding == Sharding::kGradients;
+  const double at_hand = sharded ? 2 * 2 * stage.largest_unit : 0;
+  return std::max(0.0, backward_buckets(context, stage).bytes - at_hand);
+}
+
+bool backward_communication_waits(const StageContext& context) {
+  return backward_buckets(context, {}).wait;
+}
+
+bool backward_communication_at_loss(const StageContext& context) {
+  return backward_buckets(context, {}).at_loss;
 }
 
 double weight_cast_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,

@@ -143,12 +143,12 @@ double zero_buffers(const StageContext& context, const StageContents& stage) {
   const double weights = job.framework.parameter_bytes * masters / each;
   if (context.plan->sharding != Sharding::kFull) {
     // Wide sums are the masters' gradients, narrow ones lie beside them.
-    const double gradients = zero_sum_bytes(job) < each ? masters : 0;
+    const double gradients = zero_sum_bytes(job, context.plan->sharding) < each ? masters : 0;
     return gradients + weights + beyond(weights) + 2 * beyond(masters);
   }
   const double group = zero_sub_group(job) * each;
   const double groups = std::floor(masters / group);
-  const double sums = zero_sum_bytes(job) * masters / each;
+  const double sums = zero_sum_bytes(job, context.plan->sharding) * masters / each;
   return masters + groups * beyond(group) + beyond(masters - groups * group) + beyond(sums) +
          (job.offload.parameters == OffloadTo::kHost ? beyond(weights) : 0);
 }

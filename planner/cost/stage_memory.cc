@@ -14,7 +14,7 @@ namespace trireme::planner {
 
 bool makes_zero_gradients(const Job& job, const Plan& plan) {
   return job.framework.states == StateLayout::kDeepSpeed && plan.micro_batches <= 1 &&
-         plan.sharding != Sharding::kFull && zero_sum_bytes(job) < 4;
+         plan.sharding != Sharding::kFull && zero_sum_bytes(job, plan.sharding) < 4;
 }
 
 bool frees_gradients(const Job& job, const Plan& plan) {
@@ -35,7 +35,7 @@ namespace {
 // The moments that can be a stage's peak, and the one before it all.
 struct Moments {
   MemoryItems load, forward, loss, head_backward, layer_backward, first_split, last_backward,
-      root_reduce, step;
+      root_reduce, head_reduce, step;
 };
 
 // Whether products write sums of gradients in the reduction's own type, which needs no copy then.
@@ -159,6 +159,21 @@ void set_end_reduction(const StageContext& context, const StageContents& stage, 
   }
 }
 
+// Of one stage with a unit for each end the head's comes when all is still kept: both, beside what
+// is gathered then.
+void set_head_reduction(const StageContext& context, const StageContents& stage,
+                        const Gathered& gathered, const MemoryItems& base, Moments& moments) {
+  if (!stage.embedding || !stage.has_head || is_one_root(context, stage)) {
+    return;
+  }
+  const Job& job = *context.job;
+  moments.head_reduce = base;
+  moments.head_reduce.gathered_parameters += gathered.at_head - gathered.at_loss;
+  moments.head_reduce.gradients += compute_bytes(job) * stage.head;
+  moments.head_reduce.communication +=
+      context.unsharded_gradient == 0 ? job.framework.reduce_bytes * stage.head : 0;
+}
+
 // PyTorch's gradients come into being with a chunk's first backward. Where all forwards come before
 // that, a chunk is done before the next one's backward begins: the fullest moment is the first
 // backward of the last chunk, the second one, or the second one of the first chunk, when what the
@@ -266,6 +281,8 @@ Moments moments_of(const StageContext& context, const StageContents& stage,
                                            context.resident.optimizer);
   }
 
+  const BackwardBuckets buckets = backward_buckets(context, stage);
+  base.communication += buckets.wait ? buckets.bytes : 0;
   base.activations = stage.activations * context.resident.activations;
   base.gathered_parameters = gathered.at_loss;
   set_first_backward(context, stage, base);
@@ -276,6 +293,11 @@ Moments moments_of(const StageContext& context, const StageContents& stage,
   }
   moments.forward.activations += stage.held;
   moments.loss.activations += stage.held;
+  if (!buckets.wait) {
+    moments.head_backward.communication += buckets.bytes;
+    moments.loss.communication += buckets.at_loss ? buckets.bytes : 0;
+    base.communication += buckets.bytes;
+  }
   moments.layer_backward = base;
   moments.layer_backward.activations += stage.live + stage.turned;
   const double waiting_logits = stage.has_head ? 2 * context.tokens * context.vocabulary : 0;
@@ -300,6 +322,7 @@ Moments moments_of(const StageContext& context, const StageContents& stage,
       moments.root_reduce.gathered_parameters = gathered.at_head;
     }
     set_end_reduction(context, stage, moments);
+    set_head_reduction(context, stage, gathered, base, moments);
   }
   set_late_moments(context, stage, base, moments);
   return moments;
@@ -366,10 +389,16 @@ StageMemory stage_memory(const StageContext& context, const StageContents& conte
   peak.raise(moments.first_split);
   Peak early = peak;
   early.raise(moments.forward);
-  // The head's gradient takes its segment wherever the fullest moment is; at its own it is counted.
+  // The head's gradient and backward's buckets take their segments wherever the fullest moment is;
+  // at their own they are counted.
+  const BackwardBuckets buckets = backward_buckets(context, stage);
   const auto reserved_at = [&](const Peak& moment, bool head_is_there) {
+    const bool before =
+        (moment.items == &moments.loss && !buckets.at_loss) || moment.items == &moments.forward;
     return moment.bytes + side_pools(context, stage, gathered, *moment.items) +
-           own_segments(context, stage, head_is_there ? 0 : head_gradient_bytes(context, stage));
+           own_segments(context, stage,
+                        {.head_gradient = head_is_there ? 0 : head_gradient_bytes(context, stage),
+                         .buckets = before && !buckets.wait ? buckets.bytes : 0});
   };
   double reserved = reserved_at(early, false);
   if (stage.has_head) {
@@ -380,6 +409,7 @@ StageMemory stage_memory(const StageContext& context, const StageContents& conte
   // The late moments have the gradients themselves, which the side pools hold beside the others.
   peak.raise(moments.last_backward);
   peak.raise(moments.root_reduce);
+  peak.raise(moments.head_reduce);
   memory.phases.backward = peak.bytes / kGiB;
   peak.raise(early);
   peak.raise(moments.step);

@@ -85,6 +85,12 @@ double workspace_bytes(const StageContext& context, const std::vector<ChunkLayer
 double lasting_communication_bytes(const StageContext& context,
                                    const std::vector<ChunkLayers>& split, std::int64_t rank);
 
+// The same of buffers that a backward allocates (planner/cost/zero_memory.h, BackwardBuckets).
+double backward_communication_bytes(const StageContext& context,
+                                    const std::vector<ChunkLayers>& split, std::int64_t rank);
+bool backward_communication_waits(const StageContext& context);
+bool backward_communication_at_loss(const StageContext& context);
+
 // Bytes of the 16-bit copies of weights that autocast keeps through a step; 0 where they are
 // gathered or stored so.
 double weight_cast_bytes(const StageContext& context, const std::vector<ChunkLayers>& split,

@@ -90,23 +90,21 @@ StateBytes torch_adapters(const Job& job, const Plan& plan, double shards) {
 // sub-groups).
 StateBytes zero_states(const Job& job, const Plan& plan, double shards) {
   const Framework& framework = job.framework;
+  const Sharding sharding = run_sharding(job, plan).sharding;
   const double over_optimizer = plan.sharding >= Sharding::kOptimizer ? shards : 1;
-  const double sums = zero_sum_bytes(job);
+  const double sums = zero_sum_bytes(job, sharding);
   const double narrow = framework.parameter_bytes;
   const bool wide = sums >= kFp32;
   StateBytes bytes;
-  bytes.parameters = narrow / (plan.sharding == Sharding::kFull ? shards : 1);
-  bytes.gradients = plan.sharding == Sharding::kGradients ? (wide ? narrow + sums : sums) / shards
-                    : plan.sharding == Sharding::kFull    ? sums / shards
-                                                          : sums;
+  bytes.parameters = narrow / (sharding == Sharding::kFull ? shards : 1);
+  bytes.gradients = sums / (sharding >= Sharding::kGradients ? shards : 1);
   bytes.main_copy = framework.master_bytes / over_optimizer;
   bytes.optimizer = bytes.main_copy + moment_bytes(job) / over_optimizer;
-  const double copies = (sums + kFp32) / over_optimizer;  // beside the rank's own sums
-  if (wide) {
-    bytes.step = plan.sharding == Sharding::kOptimizer ? narrow : 0;
-  } else if (plan.sharding == Sharding::kGradients) {
+  // Beside the rank's own sums: laid together, and cast where they are no fp32 yet.
+  const double copies = (wide ? kFp32 : sums + kFp32) / over_optimizer;
+  if (sharding == Sharding::kGradients) {
     bytes.step = copies;
-  } else if (plan.sharding == Sharding::kOptimizer) {
+  } else if (sharding == Sharding::kOptimizer) {
     // Gradients of other ranks' parts have gone.
     bytes.step = std::max(0.0, copies - sums * (1 - 1 / over_optimizer));
   }
@@ -127,8 +125,10 @@ StateBytes state_bytes(const Job& job, const Plan& plan, double shards) {
   return {};
 }
 
-double zero_sum_bytes(const Job& job) {
-  return job.precision == Precision::kFp32 ? kFp32 : job.framework.gradient_bytes;
+double zero_sum_bytes(const Job& job, Sharding sharding) {
+  return job.precision == Precision::kFp32  ? kFp32
+         : sharding == Sharding::kGradients ? job.framework.parameter_bytes
+                                            : job.framework.gradient_bytes;
 }
 
 double zero_sub_group(const Job& job) {
@@ -143,7 +143,7 @@ double zero_step_copies(const Job& job, const Plan& plan, double elements, doubl
   if (plan.sharding != Sharding::kFull) {
     return (1 - here) * framework.offload_staging_bytes * elements;
   }
-  const double laid = zero_sum_bytes(job);
+  const double laid = zero_sum_bytes(job, plan.sharding);
   const double cast = laid < kFp32 ? kFp32 : 0;
   return here * (laid + cast) * std::min(elements, zero_sub_group(job));
 }

@@ -19,8 +19,9 @@ struct StateBytes {
 StateBytes state_bytes(const Job& job, const Plan& plan, double shards);
 
 // Bytes of an element of DeepSpeed's sums of gradients: fp32 under fp32, else of a type of their
-// own (data_types.grad_accum_dtype).
-double zero_sum_bytes(const Job& job);
+// own (data_types.grad_accum_dtype), which the second stage does not ask for: it adds what the
+// reductions left (stage_1_and_2.py use_grad_accum_attribute, all_grad_tensors).
+double zero_sum_bytes(const Job& job, Sharding sharding);
 // Elements that ZeRO-3's step takes at once.
 double zero_sub_group(const Job& job);
 // Bytes of DeepSpeed's copies at the step of `elements` that a rank updates, `here` of them on the

@@ -1,6 +1,7 @@
 #include "planner/cost/unit_launches.h"
 
 #include "models/pass_cost.h"
+#include "planner/cost/state_memory.h"
 
 namespace trireme::planner {
 
@@ -65,11 +66,13 @@ bool hooks_repeat(const Framework& framework) {
   return framework.sharder == Sharder::kZero;
 }
 
-double micro_batch_host(const Job& job, const HostCounts* counts, double layers, bool accumulates) {
-  return counts != nullptr && accumulates
-             ? counts->micro_batch_tensor.plain * layers *
-                   layer_tensors(job.model, job.framework.implementation)
-             : 0;
+double micro_batch_host(const Job& job, const HostCounts& counts, double layers,
+                        bool reduces_each) {
+  const Framework& framework = job.framework;
+  const bool of_autograd = framework.sharder == Sharder::kZero && !reduces_each &&
+                           zero_sum_bytes(job, Sharding::kOptimizer) < 4;
+  const double each = of_autograd ? 1 / kPlainLaunch : counts.micro_batch_tensor.plain;
+  return each * layers * layer_tensors(job.model, framework.implementation);
 }
 
 double step_host(const Job& job, double layers, double shards) {

@@ -32,9 +32,11 @@ bool has_unit_hosts(const Framework& framework, const HostCounts* counts, Shardi
 // stand around what is repeated.
 bool hooks_repeat(const Framework& framework);
 
-// In plain launches, 0 where they were not counted: what adds a micro-batch's gradients to a
-// stage's sums, and what ends its step. Its optimizer walks the tensors of `shards` ranks in turn.
-double micro_batch_host(const Job& job, const HostCounts* counts, double layers, bool accumulates);
+// In plain launches, 0 where they were not counted: what adds one of several micro-batches'
+// gradients to a stage's sums (counted where hooks do; sums of the model's type that are reduced
+// once a step are autograd's own, a launch a tensor from C++), and what ends its step. Its
+// optimizer walks the tensors of `shards` ranks in turn.
+double micro_batch_host(const Job& job, const HostCounts& counts, double layers, bool reduces_each);
 double step_host(const Job& job, double layers, double shards);
 // Megatron's distributed optimizer cuts its buffers, so that a rank owns some tensors only; others
 // cut every tensor.

@@ -9,6 +9,7 @@
 #include "planner/launch/field_table.h"
 #include "planner/launch/launch_facts.h"
 #include "planner/launch/launch_layout.h"
+#include "planner/plan/shape.h"
 
 namespace trireme::planner {
 namespace {
@@ -19,11 +20,8 @@ FieldValue type_name(const L& l, double bytes) {
   return bytes == 4 ? "fp32" : l.job.precision == topologies::Precision::kFp16 ? "fp16" : "bf16";
 }
 
-// Without a stage the engine refuses fp32 sums beside 16-bit parameters (runtime/engine.py); over
-// one data-parallel rank stage 1 shards nothing.
 int stage_of(const L& l) {
-  const bool alone = l.plan.sharding == Sharding::kNone && l.plan.data_parallel() == 1;
-  return alone && is_mixed(l) ? 1 : static_cast<int>(l.plan.sharding);
+  return static_cast<int>(run_sharding(l.job, l.plan).sharding);
 }
 
 FieldValue stage(const L& l) {

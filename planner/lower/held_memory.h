@@ -66,6 +66,17 @@ class HeldMemory {
   [[nodiscard]] double communication(std::int64_t stage) const {
     return lasting_communication_bytes(context_, split_, stage);
   }
+  // Bytes of such buffers that a backward allocates, whether it does so before the loss, and
+  // whether they wait for the next one's.
+  [[nodiscard]] double backward_communication(std::int64_t stage) const {
+    return backward_communication_bytes(context_, split_, stage);
+  }
+  [[nodiscard]] bool backward_communication_at_loss() const {
+    return planner::backward_communication_at_loss(context_);
+  }
+  [[nodiscard]] bool backward_communication_waits() const {
+    return planner::backward_communication_waits(context_);
+  }
   // Bytes of copies of weights that live through forward and backward.
   [[nodiscard]] double weight_casts(std::int64_t stage) const {
     return weight_cast_bytes(context_, split_, stage);

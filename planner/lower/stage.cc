@@ -69,8 +69,17 @@ class StageWriter {
         messages_.receive(next);
       }
       messages_.wait_for_sends(i);
+      const bool backward = actions_[i].kind != ActionKind::kForward;
+      if (backward ||
+          (chunk_of(actions_[i]).head && writer_.held.backward_communication_at_loss())) {
+        begin_backward_buckets();
+      }
       visit = write_action(i, visit);
+      if (backward && !writer_.held.backward_communication_waits()) {
+        end_backward_buckets();
+      }
     }
+    end_backward_buckets();
     builder_.origin = {Phase::kGradientReduce, -1, -1, -1};
     units_.end_step();
     delayed_.end_step();
@@ -114,6 +123,23 @@ class StageWriter {
       if (const double bytes = writer_.held.communication(stage_index_); bytes > 0) {
         builder_.persistent_buffer("communication", compute_elements(bytes), ElementType::kCompute);
       }
+    }
+  }
+
+  // Buffers for reductions, which no op names.
+  void begin_backward_buckets() {
+    const double bytes =
+        own_ || present(buckets_) ? 0 : writer_.held.backward_communication(stage_index_);
+    if (bytes > 0) {
+      buckets_ = builder_.buffer("buckets", compute_elements(bytes), ElementType::kCompute);
+      builder_.modelled_pass("buckets", 0, Bytes(0), {buckets_});
+    }
+  }
+
+  void end_backward_buckets() {
+    if (present(buckets_)) {
+      builder_.modelled_pass("buckets", 0, Bytes(0), {buckets_});
+      buckets_ = {};
     }
   }
 
@@ -337,6 +363,7 @@ class StageWriter {
   bool blocking_;
   StageMessages messages_;
   KeptOnHost kept_on_host_;
+  Operand buckets_;
 
   std::vector<LayerState> layers_;            // by layer of the stage, then micro-batch
   std::vector<ModelledState> modelled_;       // likewise

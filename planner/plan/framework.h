@@ -66,10 +66,11 @@ struct Framework {
   bool root_unit_stays_gathered = false;            // FSDP2: embedding and head
   int prefetch_units = 1;                           // gathers ahead of compute
   std::int64_t sub_group_elements = 1'000'000'000;  // of its part that ZeRO-3 steps at a time
-  std::int64_t prefetch_elements = 0;  // gathered ahead at least; ZeRO-3: all that may be there
-  bool reshard_after_forward = true;   // false: every unit stays gathered, whatever the plan says
-  bool shard_over_context = false;     // Megatron: the shard group is data x context
-  std::int64_t bucket_elements = 0;    // gradient bucket; 0 = framework's own rule
+  std::int64_t prefetch_elements = 0;    // gathered ahead at least; ZeRO-3: all that may be there
+  bool reshard_after_forward = true;     // false: every unit stays gathered, whatever the plan says
+  bool shard_over_context = false;       // Megatron: the shard group is data x context
+  std::int64_t bucket_elements = 0;      // gradient bucket; 0 = framework's own rule
+  bool buckets_before_backward = false;  // DeepSpeed's are there with the loss
   // Copies of the gradients that their reduction makes beside a gradient buffer of the framework's:
   // bytes of an element. PyTorch's DDP has buckets.
   double ddp_bucket_bytes = 0;

@@ -79,6 +79,8 @@ const FrameworkField fields[] = {
     {{"bucket_elements", "elements of a gradient bucket; 0: the framework's own rule",
       "Megatron --ddp-bucket-size; DeepSpeed reduce_bucket_size"},
      &Framework::bucket_elements},
+    {{"buckets_before_backward", "reduction buckets are allocated before the backward", ""},
+     &Framework::buckets_before_backward},
     {{"ddp_bucket_bytes", "bytes of an element of DDP's buckets beside a gradient buffer", ""},
      &Framework::ddp_bucket_bytes,
      kElementBytes},

@@ -92,6 +92,10 @@ RunSharding run_sharding(const Job& job, const Plan& plan) {
     run.reshards = false;
   } else if (plan.sharding == Sharding::kFull && plan.pipeline > 1 && sharder == Sharder::kFsdp2) {
     run.sharding = Sharding::kOptimizer;
+  } else if (plan.sharding == Sharding::kNone && sharder == Sharder::kZero &&
+             plan.data_parallel() == 1 && job.precision != topologies::Precision::kFp32 &&
+             job.framework.bucket_elements > 0) {
+    run.sharding = Sharding::kOptimizer;
   }
   run.root_unit = job.framework.root_unit_stays_gathered && run.sharding == Sharding::kFull &&
                   job.framework.implementation != models::Implementation::kTrireme;

@@ -46,7 +46,9 @@ models::Shard shard_of(const Job& job, const Plan& plan, std::int64_t sequence);
 models::Kernels kernels_of(const Job& job);
 // A plan's sharding as the framework runs it. FSDP that shards gradients too gathers its units one
 // by one, as full sharding that does not reshard; PyTorch's pipelines gather a stage once and
-// reduce it once, as a distributed optimizer does.
+// reduce it once, as a distributed optimizer does. DeepSpeed's engine refuses fp32 sums beside
+// 16-bit parameters without a stage (runtime/engine.py), so that one data-parallel rank runs its
+// first, which shards nothing over it; a file that asks for no stage has no buckets.
 struct RunSharding {
   Sharding sharding = Sharding::kNone;
   bool reshards = false;   // after the forward

@@ -184,15 +184,23 @@ class HostTimes {
   void add_micro_batch_sums(std::vector<OpTime>& times) const {
     std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> last;
     bool accumulates = false;
+    bool reduces_each = false;
     for (std::size_t i = 0; counts_ != nullptr && i < host_.role.ops.size(); ++i) {
       const Op& op = host_.role.ops[i];
+      const GroupId group = group_of(op.kind);
+      reduces_each = reduces_each ||
+                     (op.origin.phase == Phase::kGradientReduce && op.origin.micro_batch == 0 &&
+                      group != kNoGroup && group != host_.program.tensor);
       if (op.origin.layer >= 0 && op.origin.phase == Phase::kBackward &&
           std::holds_alternative<Compute>(op.kind)) {
         last[{op.origin.layer, op.origin.micro_batch}] = i;
         accumulates = accumulates || op.origin.micro_batch > 0;
       }
     }
-    const double host = launch_seconds_ * micro_batch_host(host_.job, counts_, 1, accumulates);
+    if (!accumulates) {
+      return;
+    }
+    const double host = launch_seconds_ * micro_batch_host(host_.job, *counts_, 1, reduces_each);
     for (const auto& [place, op] : last) {
       times[op].launch += to_sim_duration(Seconds(host));
     }

@@ -51,9 +51,11 @@ TEST(StateMemory, BytesPerParameterOfEveryScheme) {
   job.framework.gradient_bytes = 4;  // data_types.grad_accum_dtype fp32
   EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 18.0 / 8);
   plan.sharding = Sharding::kGradients;
-  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 2 + 18.0 / 8);
+  // It adds what reductions left, in 16 bits, and lays that together and casts it in the step.
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 2 + (2 + 12 + 2 + 4) / 8.0);
   plan.sharding = Sharding::kOptimizer;
-  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 2 + 4 + 12.0 / 8 + 2);
+  // What the step lays together takes the place of other ranks' sums.
+  EXPECT_DOUBLE_EQ(total(state_bytes(job, plan, 8)), 2 + 4 + 12.0 / 8);
   job.optimizer = Optimizer::kAdam8bit;
   EXPECT_DOUBLE_EQ(state_bytes(job, Plan{}, 1).optimizer, 4 + 2.03125);
 }

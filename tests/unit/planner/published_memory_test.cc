@@ -141,7 +141,8 @@ TEST(PublishedMemory, ZeroMakesItsGradientsInTheOnlyBackward) {
     return estimate.stages.at(0).phases.forward * 1024 * 1024 * 1024;
   };
   const double gradients = 2 * static_cast<double>(models::parameter_count(job.model));
-  EXPECT_NEAR(forward(plan, 2) - forward(plan, 1), gradients, 0.001 * gradients);
+  const double buckets = 2 * 2 * 5e8;  // wait for the second one's reduction too
+  EXPECT_NEAR(forward(plan, 2) - forward(plan, 1), gradients + buckets, 0.001 * gradients);
   plan.sharding = Sharding::kFull;  // its partitions lie there for the whole run
   EXPECT_NEAR(forward(plan, 2), forward(plan, 1), 1);
 }

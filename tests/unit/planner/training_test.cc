@@ -113,10 +113,10 @@ TEST(Adapters, FrozenWeightsThatExistInEightBitsAreCountedSo) {
   }
 }
 
-// DeepSpeed allocates its reduction bucket whole; beside adapters of 42 M elements it was taken to
-// be as small as they are.
-TEST(Adapters, DeepSpeedsBucketIsWholeHoweverLittleIsTrained) {
-  Job job = training_job("llama-3.1-8b", "deepspeed");
+// DeepSpeed allocates its reduction buckets whole; beside adapters of 42 M elements they were taken
+// to be as small as they are. Both are there with the loss until 0.16.5.
+TEST(Adapters, DeepSpeedsBucketsAreWholeHoweverLittleIsTrained) {
+  Job job = training_job("llama-3.1-8b", "deepspeed@0.16");
   job.cluster = topologies::narrowed(topologies::load_cluster("dgx-a100-80gb"), 2);
   job.global_batch = 2;
   job.training.rank = 16;
@@ -127,7 +127,7 @@ TEST(Adapters, DeepSpeedsBucketIsWholeHoweverLittleIsTrained) {
   const double usual = estimate_of_training(job, plan).memory.allocated_gib;
   job.framework.bucket_elements += 500'000'000;
   EXPECT_NEAR(estimate_of_training(job, plan).memory.allocated_gib - usual,
-              1e9 / (1024.0 * 1024 * 1024), 0.01);
+              2e9 / (1024.0 * 1024 * 1024), 0.01);
 }
 
 // Mistral 7B with adapters of rank 16 on q, k, v, o, full recompute, one A100: 24.87 GiB allocated

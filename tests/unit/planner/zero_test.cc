@@ -6,6 +6,7 @@
 #include "planner/cost/state_memory.h"
 #include "planner/cost/unit_launches.h"
 #include "planner/lower/lower.h"
+#include "planner/plan/host_counts.h"
 #include "planner/walk/step_times.h"
 #include "sim/simulate.h"
 #include "tests/unit/planner/small_job.h"
@@ -221,6 +222,52 @@ TEST(Zero, AGradientsNormIsTakenInFp64) {
   const double more = 4096 * 64000.0;
   const double second = peak(Sharding::kGradients, 128000) - peak(Sharding::kGradients, 64000);
   EXPECT_NEAR(second / more, 2 + 2 + 2 + 8, 0.5);  // both tables, the gradient and its copy
+}
+
+// A second bucket was missing where reduction runs beside backward, both over one rank, and stage 2
+// had its own at the loss: ZeRO-1 on two H200 was 6 % low for it, AutoTP and the pipeline, whose
+// files ask for the first stage, 11 and 6 %.
+TEST(Zero, BucketsComeWithTheFirstGradientAndGoWithTheReduction) {
+  Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
+  const auto buckets = [&](Plan plan, const char* version) {
+    job.framework = find_framework(version);
+    const auto peak = [&] {
+      Estimate estimate;
+      Estimator(job).estimate(plan, estimate);
+      return estimate.memory.stages.at(0).phases.backward * kBytesOfGib;
+    };
+    const double before = peak();
+    job.framework.bucket_elements += 100'000'000;
+    return (peak() - before) / 2e8;
+  };
+  const auto plan = [&](Sharding sharding, std::int64_t micro_batches) {
+    Plan made = plan_of(job, sharding);
+    made.micro_batches = micro_batches;
+    made.micro_batch = 4;  // the loss is the fullest moment
+    return made;
+  };
+  EXPECT_NEAR(buckets(plan(Sharding::kOptimizer, 2), "deepspeed"), 2, 0.01);
+  EXPECT_NEAR(buckets(plan(Sharding::kGradients, 2), "deepspeed"), 0, 0.01);
+  EXPECT_NEAR(buckets(plan(Sharding::kGradients, 2), "deepspeed@0.16"), 2, 0.01);
+  EXPECT_NEAR(buckets(plan(Sharding::kFull, 2), "deepspeed"), 1, 0.01);
+  Plan alone = plan(Sharding::kNone, 2);
+  alone.sharded = 1;
+  alone.tensor = 8;
+  EXPECT_NEAR(buckets(alone, "deepspeed"), 2, 0.01);
+}
+
+// Its host was counted in runs with fp32 sums, which hooks add up in Python. Sums of the model's
+// type that wait for the step's reduction are autograd's own, a launch a tensor.
+TEST(Zero, SumsOfTheModelsTypeAreAutogradsOwn) {
+  Job job = small_job("llama-3.1-8b", "dgx-a100-80gb", "deepspeed");
+  const HostCounts* counts = host_counts_of(job.framework);
+  ASSERT_NE(counts, nullptr);
+  const double hooked = micro_batch_host(job, *counts, 1, true);
+  const double tensors = hooked / counts->micro_batch_tensor.plain;
+  EXPECT_DOUBLE_EQ(tensors, 9);  // seven matrices and two norms
+  EXPECT_DOUBLE_EQ(micro_batch_host(job, *counts, 1, false), tensors / kPlainLaunch);
+  job.framework.gradient_bytes = 4;
+  EXPECT_DOUBLE_EQ(micro_batch_host(job, *counts, 1, false), hooked);
 }
 
 }  // namespace

@@ -160,9 +160,8 @@ void read_zero_sharding(LaunchConfig& config) {
   const bool overlaps =
       switch_setting(config, "zero_optimization.overlap_comm").value_or(stage == 3);
   config.choices.push_back(fmt::format("overlap_grad_reduce={}", overlaps));
-  const auto bucket =
-      integer_setting(config, "zero_optimization.reduce_bucket_size", 1, 1'000'000'000'000);
-  if (const auto size = stage == 0 ? 0 : bucket) {
+  if (const auto size =
+          integer_setting(config, "zero_optimization.reduce_bucket_size", 1, 1'000'000'000'000)) {
     config.choices.push_back(fmt::format("bucket_elements={}", *size));
   }
   if (const auto size = integer_setting(config, "zero_optimization.stage3_max_live_parameters", 0,

@@ -48,7 +48,7 @@ models::Kernels kernels_of(const Job& job);
 // by one, as full sharding that does not reshard; PyTorch's pipelines gather a stage once and
 // reduce it once, as a distributed optimizer does. DeepSpeed's engine refuses fp32 sums beside
 // 16-bit parameters without a stage (runtime/engine.py), so that one data-parallel rank runs its
-// first, which shards nothing over it; a file that asks for no stage has no buckets.
+// first, which shards nothing over it; so does what asks for none.
 struct RunSharding {
   Sharding sharding = Sharding::kNone;
   bool reshards = false;   // after the forward

@@ -28,6 +28,15 @@ bool is_of_primus(std::string_view key) {
          key.find('.') == std::string_view::npos;
 }
 
+// The converters without Primus' own, which swaps kernels.
+std::string torchtitans_own(const std::string& converters) {
+  std::string own;
+  for (const std::string_view name : names_in(converters)) {
+    own += name == "primus_turbo" ? "" : fmt::format("{}{}", own.empty() ? "" : " ", name);
+  }
+  return own.empty() ? "null" : own;
+}
+
 std::vector<LaunchSetting> settings_in(std::string_view text, const std::string& name,
                                        LaunchConfig& config) {
   LaunchConfig yaml;
@@ -67,7 +76,8 @@ LaunchConfig read_primus_titan(std::string_view text, const std::string& source,
     }
   }
   for (auto& [key, setting] : last) {
-    setting.value = without_variable(setting.value);
+    setting.value = key == "model.converters" ? torchtitans_own(setting.value)
+                                              : without_variable(setting.value);
     if (!is_among("null None ~", setting.value)) {
       config.settings.push_back(std::move(setting));
     }

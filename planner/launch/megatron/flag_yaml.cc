@@ -31,15 +31,28 @@ std::string flag_named(std::string_view key) {
   return flag;
 }
 
+// A list of numbers as Python has it ("0 1": a YAML's list): one for each layer, or a window.
+std::string with_brackets(std::string value) {
+  if (value.find(' ') == std::string::npos ||
+      value.find_first_not_of("0123456789 ") != std::string::npos) {
+    return value;
+  }
+  std::replace(value.begin(), value.end(), ' ', ',');
+  return "[" + value + "]";
+}
+
 // The flag of one leaf, or nothing where the leaf says what the program does anyway.
 std::string flag_of(std::string_view key, const std::string& said) {
   const std::string value = without_variable(said);
   if (value.empty() || is_among("null None ~", value)) {
     return "";
   }
+  if (key == "model_type") {
+    return value == "mamba" ? " --is-hybrid-model" : "";
+  }
   const bool on = is_among("true True", value);
   if (!on && !is_among("false False", value)) {
-    return flag_named(key) + " " + shell_word(value);
+    return flag_named(key) + " " + shell_word(with_brackets(value));
   }
   const auto opposite = std::find_if(std::begin(kOpposites), std::end(kOpposites),
                                      [&](const auto& pair) { return pair.first == key; });

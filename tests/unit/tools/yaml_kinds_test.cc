@@ -273,6 +273,31 @@ TEST(YamlKinds, TheLastOfPrimusArgumentsHolds) {
   EXPECT_EQ(read.code, 0);
 }
 
+// With the repository around it a file of Mamba's dimensions was a transformer that fits, and lists
+// of a number for each layer were no whole number.
+TEST(YamlKinds, PrimusListsAndOtherModelsAreWhatTheyAre) {
+  written("primus/kinds/.git/HEAD", "ref: refs/heads/main\n");
+  const std::string model =
+      "num_layers: 4\nhidden_size: 1024\nnum_attention_heads: 16\nffn_hidden_size: 4096\n"
+      "swiglu: true\nvocab_size: 32000\nposition_embedding_type: rope\n";
+  written("primus/kinds/primus/configs/models/megatron/mamba.yaml", "model_type: mamba\n" + model);
+  written("primus/kinds/primus/configs/models/megatron/windows.yaml",
+          "model_type: gpt\nwindow_size: [127, 0]\nwindow_attn_skip_freq: [0, 1, 0, 1]\n" + model);
+  const auto run = [](const std::string& name) {
+    return check(written("primus/kinds/examples/" + name,
+                         "modules:\n  pre_trainer:\n    framework: megatron\n    model: " + name +
+                             "\n    overrides:\n      seq_length: 4096\n"
+                             "      global_batch_size: 8\n"),
+                 "--cluster mi300xx1");
+  };
+  const Checked mamba = run("mamba.yaml");
+  EXPECT_EQ(mamba.code, 2);
+  EXPECT_NE(mamba.err.find("Mamba"), std::string::npos) << mamba.err;
+  const Checked windows = run("windows.yaml");
+  ASSERT_TRUE(windows.json.is_object()) << windows.err;
+  EXPECT_EQ(rules_in(windows), Rules{});
+}
+
 // The first 0 layers of each stage: "a whole number from 1" was asked for.
 TEST(YamlKinds, BlocksOfNoLayersRecomputeNothing) {
   const std::string primus =
@@ -315,6 +340,7 @@ TEST(YamlKinds, PrimusOverridesAreTorchtitansSettings) {
           "model:\n  name: llama3\n  flavor: 70B\n  converters:\n    - primus_turbo\n");
   const Checked own = check(written("primus/titans/examples/a.yaml", primus), host);
   ASSERT_TRUE(own.json.is_object()) << own.err;
+  EXPECT_EQ(own.json["violations"].dump().find("primus_turbo"), std::string::npos);
   EXPECT_EQ(own.json["estimate"]["model"]["name"], "llama-3.1-70b");
 }
 

@@ -187,7 +187,8 @@ void read_megatron_cfg(const LaunchConfig& said, LaunchConfig& config) {
 
 void read_step(const LaunchConfig& said, LaunchConfig& config) {
   const std::int64_t longest = run_count(said, in_policy("max_total_sequence_length"), 4096);
-  const std::int64_t samples = run_count(said, in_policy("train_global_batch_size"), 1);
+  // Nothing where a file that it inherits from, and that cannot be read, says it.
+  const auto samples = run_count(said, in_policy("train_global_batch_size"));
   const std::int64_t micro = run_count(said, in_policy("train_micro_batch_size"), 1);
   config.sequence = longest;
   config.global_batch = samples;
@@ -231,8 +232,8 @@ void read_kind(const LaunchConfig& said, LaunchConfig& config) {
     const double samples =
         static_cast<double>(run_count(said, "grpo.num_prompts_per_step", 1)) *
         static_cast<double>(run_count(said, "grpo.num_generations_per_prompt", 1));
-    note_actor(config, samples / static_cast<double>(
-                                     run_count(said, in_policy("train_global_batch_size"), 1)));
+    const auto batch = run_count(said, in_policy("train_global_batch_size"));
+    note_actor(config, batch ? samples / static_cast<double>(*batch) : 1);
   }
 }
 

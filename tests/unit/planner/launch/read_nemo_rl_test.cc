@@ -101,6 +101,7 @@ TEST_F(ReadNemoRl, AYamlInheritsFromAnother) {
   EXPECT_THROW(nemo_of(own), Error);  // names no model without it
   const LaunchConfig named = nemo_of(own + "grpo:\n  x: 1\n", {"policy.model_name=Qwen/Qwen3-8B"});
   EXPECT_FALSE(named.foreign.empty());
+  EXPECT_FALSE(named.global_batch);  // was 1, which no two ranks divide: an error of the file's
   // a file that inherits from itself ends
   EXPECT_FALSE(nemo_of("defaults: run.yaml\npolicy:\n  model_name: Qwen/Qwen3-8B\ncluster: {}\n",
                        {}, {{"run.yaml", "defaults: run.yaml\npolicy: {}\ncluster: {}\n"}})

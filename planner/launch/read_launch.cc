@@ -267,6 +267,9 @@ LaunchConfig read_launch_file(const std::string& path, std::optional<LaunchForma
   if (!format && is_areal(text, path)) {
     return read_areal(text, path, arguments);
   }
+  if (!format && is_kempnerforge(text, path)) {
+    return read_kempnerforge(text, path, arguments);
+  }
   if (!format && is_automodel(text, path)) {
     return read_automodel(text, path, arguments);
   }

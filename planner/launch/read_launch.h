@@ -87,6 +87,10 @@ LaunchConfig read_areal(std::string_view text, const std::string& source,
                         const std::vector<std::string>& arguments);
 LaunchConfig read_automodel(std::string_view text, const std::string& source,
                             const std::vector<std::string>& arguments);
+// KempnerForge's TOML (kempnerforge.cc).
+bool is_kempnerforge(std::string_view text, const std::string& source);
+LaunchConfig read_kempnerforge(std::string_view text, const std::string& source,
+                               const std::vector<std::string>& arguments);
 LaunchConfig read_nemo_rl(std::string_view text, const std::string& source,
                           const std::vector<std::string>& arguments, const LaunchReading& reading);
 LaunchConfig read_openrlhf(std::string_view text, const std::string& source,

@@ -105,6 +105,7 @@ void read_archon_stages(const LaunchConfig& said, LaunchConfig& config) {
 void read_areal_archon(const LaunchConfig& said, const ArealBackend& backend,
                        LaunchConfig& config) {
   read_areal_torch(said, backend, config);
+  config.predicted_as = config.framework;  // layers of its own, not transformers'
   const std::string owner = kActor + "archon.";
   LaunchLayout& layout = config.layout;
   layout.pipeline = backend.degrees.pipeline;

@@ -221,6 +221,30 @@ TEST(YamlKinds, OtherProgramsTomlIsNamed) {
   expect_named(files, "other/run.toml");
 }
 
+// It was "none of torchtitan's": 70B of its own multiples on 32 GPUs.
+TEST(YamlKinds, KempnerForgesTomlDescribesItsModel) {
+  const std::string toml =
+      "[model]\ndim = 5120\nn_layers = 40\nn_heads = 40\nn_kv_heads = 8\nvocab_size = 128256\n"
+      "ffn_dim_multiplier = 1.3\nmax_seq_len = 4096\n\n[train]\nbatch_size = 2\nseq_len = 4096\n"
+      "grad_accum_steps = 4\ncompile_model = false\nactivation_checkpointing = \"full\"\n\n"
+      "[distributed]\ndp_shard = 8\ntp = 4\n";
+  const Checked read = check(written("forge/13b.toml", toml), "--cluster dgx-h200x4");
+  ASSERT_TRUE(read.json.is_object()) << read.err;
+  EXPECT_EQ(rules_in(read), Rules{});
+  EXPECT_EQ(read.json["layout"]["tp"], 4);
+  EXPECT_EQ(read.json["layout"]["fsdp"], 8);
+  EXPECT_EQ(read.json["layout"]["micro_batches"], 4);
+  EXPECT_EQ(read.json["layout"]["recompute"], "full");
+  // 13.9 B by the program's own count (num_params_estimate)
+  const double width = 17920;
+  const double layer = 2.0 * 5120 * 5120 + 2.0 * 5120 * 1024 + 3 * 5120 * width + 2 * 5120;
+  EXPECT_NEAR(read.json["estimate"]["model"]["parameters"].get<double>(),
+              40 * layer + 2.0 * 128256 * 5120 + 5120, 1);
+  const Checked experts =
+      check(written("forge/ep.toml", toml + "ep = 2\n"), "--cluster dgx-h200x4 --gpus 32");
+  EXPECT_EQ(experts.json["verdict"], "not_known") << experts.err;
+}
+
 // Primus' YAML was refused although its overrides are Megatron-LM's arguments: false and null say
 // nothing, or are a flag that begins with no_.
 TEST(YamlKinds, PrimusOverridesAreMegatronsArguments) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -202,6 +203,10 @@ TuneRun start_run(const TuneStart& start, const std::string& name,
     command = is_own(start) ? own_command(start, plan, result) : export_file(start, plan, file);
   } catch (const Error& error) {
     run.detail = error.what();
+    constexpr std::string_view kFlavor = "export: trireme: --flavor: ";
+    if (run.detail.starts_with(kFlavor)) {  // what was asked for, whatever the layout
+      throw Error("--flavor", run.detail.substr(kFlavor.size()));
+    }
     return run;
   }
   std::string submit = start.submit.empty() ? "{command}" : start.submit;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/layer_times.h"
-#include "planner/cost/own_experts.h"
+#include "planner/cost/own_gradients.h"
 #include "planner/cost/stage_buffers.h"
 #include "planner/cost/stage_contents.h"
 #include "planner/cost/state_memory.h"
@@ -17,19 +17,6 @@ bool makes_zero_gradients(const Job& job, const Plan& plan) {
          plan.sharding != Sharding::kFull && zero_sum_bytes(job, plan.sharding) < 4;
 }
 
-bool frees_gradients(const Job& job, const Plan& plan) {
-  if (job.framework.implementation != models::Implementation::kTrireme || plan.pipeline > 1 ||
-      plan.micro_batches > 1) {
-    return false;
-  }
-  for (std::int64_t layer = 0; layer < models::trained_layers(job.model); ++layer) {
-    if (is_modelled_layer(job, plan, layer)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 namespace {
 
 // The moments that can be a stage's peak, and the one before it all.
@@ -37,12 +24,6 @@ struct Moments {
   MemoryItems load, forward, loss, head_backward, layer_backward, first_split, last_backward,
       root_reduce, head_reduce, step;
 };
-
-// Whether products write sums of gradients in the reduction's own type, which needs no copy then.
-bool sums_gradients_whole(const Job& job) {
-  return job.framework.implementation == models::Implementation::kTrireme &&
-         job.model.multi_token_layers == 0;
-}
 
 // Gradients that wait while another micro-batch runs: all of them for a flat buffer, PyTorch's from
 // the second micro-batch on.
@@ -70,31 +51,6 @@ double waiting_gradients(const StageContext& context, const StageContents& stage
 bool is_one_root(const StageContext& context, const StageContents& stage) {
   return stage.embedding && stage.has_head &&
          (context.job->framework.root_unit_stays_gathered || context.job->model.tied_embeddings);
-}
-
-// This project's runtime adds to a gradient in fp32: one that is reduced unit by unit, or lives in
-// the backward only, comes with the head's backward, others are there all the time.
-double head_gradient_bytes(const StageContext& context, const StageContents& stage) {
-  const Job& job = *context.job;
-  if (job.training.has_adapters() && !job.training.embeddings) {
-    return 0;
-  }
-  if (!sums_gradients_whole(job)) {
-    return 2 * stage.head;
-  }
-  const bool comes = context.gathers || frees_gradients(job, *context.plan);
-  return comes ? job.framework.reduce_bytes * stage.head : 0;
-}
-
-// Gradients of a layer's experts that no other rank holds, where a step of one backward makes them:
-// they are added up where they stay.
-double own_expert_gradients(const StageContext& context, const StageContents& stage) {
-  const Job& job = *context.job;
-  const Plan& plan = *context.plan;
-  const bool made = stage.sparse_layers > 0 && runs_own_experts(job, plan) &&
-                    frees_gradients(job, plan) && expert_ranks(job, plan).shards == 1 &&
-                    !job.training.has_adapters();
-  return made ? stage.trained_experts / stage.sparse_layers * context.expert_state.gradients : 0;
 }
 
 // PyTorch's gradients come into being layer by layer where nothing waits from a micro-batch before:

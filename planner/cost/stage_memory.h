@@ -21,10 +21,6 @@ bool has_torch_states(const Job& job);
 // step). ZeRO-3's partitions lie in one for the whole run.
 bool makes_zero_gradients(const Job& job, const Plan& plan);
 
-// A step of this project's runtime with one backward frees its gradients: where a second one begins
-// all are there anyway. Layers that it does not execute are simulated without that.
-bool frees_gradients(const Job& job, const Plan& plan);
-
 // Layers of one chunk by kind.
 struct ChunkLayers {
   double dense = 0, sparse = 0;

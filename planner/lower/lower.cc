@@ -12,7 +12,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/verify.h"
-#include "planner/cost/stage_memory.h"
+#include "planner/cost/own_gradients.h"
 #include "planner/lower/arithmetic.h"
 #include "planner/lower/modelled_layer.h"
 #include "planner/lower/place_ranks.h"

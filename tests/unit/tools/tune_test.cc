@@ -2,6 +2,7 @@
 // gives up.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -124,6 +125,33 @@ TEST_F(Tune, SameDegreesHaveMoreThanOneLayout) {
     layouts.insert(run.at("layout").get<std::string>());
   }
   EXPECT_GE(layouts.size(), 3U);
+}
+
+// Three layouts were exported, refused and listed as failed runs, with exit code 1.
+TEST_F(Tune, AFlavorThatNamesNoModelIsRefusedAtOnce) {
+  const Answer refused = run_command({"tune",
+                                      "--model",
+                                      "llama-3.1-8b",
+                                      "--cluster",
+                                      "hgx-h200x1",
+                                      "--gpus",
+                                      "2",
+                                      "--framework",
+                                      "torchtitan",
+                                      "--flavor",
+                                      "1B",
+                                      "--seq",
+                                      "2048",
+                                      "--global-batch",
+                                      "8",
+                                      "--threads",
+                                      "1",
+                                      "--state",
+                                      (folder_ / "state").string(),
+                                      "-q"});
+  EXPECT_EQ(refused.code, kWrongInput);
+  EXPECT_TRUE(refused.err.starts_with("trireme: --flavor: '1B' does not say")) << refused.err;
+  EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
 }
 
 TEST_F(Tune, GoesOnWhereItWasKilled) {

@@ -182,8 +182,10 @@ Found deepspeed_keys(const LaunchConfig& config, const LaunchCase& found) {
 // gathers each; which release runs no launch file says, so that it is predicted where asked for.
 Found experts_in_a_loop(const LaunchConfig& config, const LaunchCase& found) {
   const bool gathers = found.plan.sharding == Sharding::kFull;
-  if (!found.job.model.moe || found.plan.expert > 1 || config.framework == "megatron" ||
-      found.job.framework.experts_in_loop) {
+  const bool own_layers = config.format == LaunchFormat::kAccelerate &&
+                          found.job.framework.host_counts != "transformers";
+  if (own_layers || !found.job.model.moe || found.plan.expert > 1 ||
+      config.framework == "megatron" || found.job.framework.experts_in_loop) {
     return {};
   }
   return Finding{

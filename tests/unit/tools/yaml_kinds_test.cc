@@ -240,6 +240,11 @@ TEST(YamlKinds, KempnerForgesTomlDescribesItsModel) {
   const double layer = 2.0 * 5120 * 5120 + 2.0 * 5120 * 1024 + 3 * 5120 * width + 2 * 5120;
   EXPECT_NEAR(read.json["estimate"]["model"]["parameters"].get<double>(),
               40 * layer + 2.0 * 128256 * 5120 + 5120, 1);
+  // its experts are no loop of transformers'
+  const Checked own = check(
+      written("forge/moe.toml", "[model]\nnum_experts = 8\n" + toml.substr(toml.find('\n') + 1)),
+      "--cluster dgx-h200x4");
+  EXPECT_EQ(rules_in(own), Rules{}) << own.err;
   const Checked experts =
       check(written("forge/ep.toml", toml + "ep = 2\n"), "--cluster dgx-h200x4 --gpus 32");
   EXPECT_EQ(experts.json["verdict"], "not_known") << experts.err;

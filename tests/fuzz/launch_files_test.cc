@@ -219,6 +219,28 @@ packed_sequence:
   packed_sequence_size: 4096
 )";
 
+constexpr const char* kForgeToml = R"([model]
+dim = 5120
+n_layers = 40
+n_heads = 40
+n_kv_heads = 8
+vocab_size = 128256
+ffn_dim_multiplier = 1.3
+num_experts = 8
+moe_frequency = 2
+[train]
+batch_size = 2
+seq_len = 4096
+grad_accum_steps = 4
+activation_checkpointing = "full"
+[distributed]
+dp_shard = 4
+tp = 4
+pp = 2
+ep = 2
+pp_schedule = "1f1b"
+)";
+
 TEST(Fuzz, LaunchFilesOfActors) {
   std::vector<std::pair<Reader, const char*>> texts = {
       {[](const std::string& text) { return planner::read_verl(text, "f.sh", {}, {}); },
@@ -229,6 +251,11 @@ TEST(Fuzz, LaunchFilesOfActors) {
        kSkyRlScript},
       {[](const std::string& text) { return planner::read_openrlhf(text, "f.sh", {}, {}); },
        kOpenRlhfScript}};
+  if (planner::reads_format(LaunchFormat::kTorchtitan)) {
+    texts.emplace_back(
+        [](const std::string& text) { return planner::read_kempnerforge(text, "f.toml", {}); },
+        kForgeToml);
+  }
   if (planner::reads_format(LaunchFormat::kAccelerate)) {  // else built without yaml-cpp
     texts.emplace_back(
         [](const std::string& text) { return planner::read_nemo_rl(text, "f.yaml", {}, {}); },

@@ -125,7 +125,7 @@ UnitSeconds DataParallelTimer::timed_unit(const Case& at, const Elements& dense,
 }
 
 DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallelInput& in,
-                                            OfPlan& of) {
+                                            double message, OfPlan& of) {
   const auto alone = [](const GroupShape& group) { return group.ranks <= 1; };
   if (alone(of.groups.shard) && alone(of.groups.replica) && alone(of.groups.expert_shard) &&
       alone(of.groups.expert_replica)) {
@@ -141,7 +141,7 @@ DataParallelTime DataParallelTimer::measure(const Plan& plan, const DataParallel
   const bool shards_gradients = (full || of.run.sharding == Sharding::kGradients) &&
                                 std::max(of.groups.shard.ranks, of.groups.expert_shard.ranks) > 1;
   const bool each = shards_gradients || (is_own(job_) && job_.framework.reduce_every_micro_batch);
-  const Case at{plan, in, of};
+  const Case at{plan, in, message, of};
   if (each) {
     return reduced_each(at);
   }

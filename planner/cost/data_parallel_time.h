@@ -90,7 +90,9 @@ class DataParallelTimer {
   };
   // Depends on the plan's axes, their order and what is sharded, and on nothing else of it.
   [[nodiscard]] OfPlan of_plan(const Plan& plan) const;
-  DataParallelTime measure(const Plan& plan, const DataParallelInput& in, OfPlan& of);
+  // `message`: seconds that one takes beside the compute of chunks in turn.
+  DataParallelTime measure(const Plan& plan, const DataParallelInput& in, double message,
+                           OfPlan& of);
 
  private:
   [[nodiscard]] double expert_sums(const Plan& plan, const DataParallelInput& in) const;
@@ -102,6 +104,7 @@ class DataParallelTimer {
   struct Case {
     const Plan& plan;
     const DataParallelInput& in;
+    double message;
     OfPlan& of;
   };
   // Of a stage's layers so many units, and its ends.

@@ -99,7 +99,7 @@ AtTheEnd left_of_weights(const Plan& plan, const DataParallelInput& in,
 
 // If each reduction begins when its unit's gradients are whole: the head's first, the first `unit`
 // layers' (a share of all) last.
-AtTheEnd left_at_the_end(const Plan& plan, const DataParallelInput& in,
+AtTheEnd left_at_the_end(const Plan& plan, const DataParallelInput& in, double message,
                          const LastReductions& reduce, double unit, double slowdown) {
   if (ends_with_weights(plan)) {
     return left_of_weights(plan, in, reduce, unit, slowdown);
@@ -114,7 +114,8 @@ AtTheEnd left_at_the_end(const Plan& plan, const DataParallelInput& in,
   const double rest = std::max(1e-9, 1 - (units - 1) * unit);
   const double head_ready = in.head_backward;
   const double first_ready = head_ready + (in.backward - in.head_backward) * rest / chunks;
-  const double others = group * (chunks - 1) * one;
+  const double round = static_cast<double>(plan.pipeline) * (one + message);
+  const double others = (chunks - 1) * std::max(group * one, message > 0 ? round : 0);
   const double longer = stretch(reduce.slowing, others + one - head_ready, slowdown);
   return {.exposed = std::max(
               {over(reduce.all / chunks, one - head_ready),
@@ -259,7 +260,7 @@ DataParallelTime DataParallelTimer::reduced_once(const Case& at) const {
   const AtTheEnd end = !overlaps_gradient_reduction(job_.framework) ? AtTheEnd{last.all, 0}
                        : one_by_one
                            ? left_one_by_one(plan, in, {&embedding, &layer, &head}, slowdown)
-                           : left_at_the_end(plan, in, last, 1 / reduced, slowdown);
+                           : left_at_the_end(plan, in, at.message, last, 1 / reduced, slowdown);
   const double m = static_cast<double>(plan.micro_batches);
   const auto copied = [&](double UnitCopies::*copy) {
     return (at.of.copies.*copy * in.trained_share * in.dense_parameters +

@@ -43,6 +43,9 @@ struct HopTimes {
   bool blocking = true;  // 1F1B: the exchange stops compute
   [[nodiscard]] double cost() const { return transfer + synchronisation; }
   bool overlapped = true;  // interleaved: sends run beside the next chunk
+  [[nodiscard]] double beside_chunks(const Plan& plan) const {
+    return plan.schedule == Schedule::kInterleaved && overlapped ? transfer : 0;
+  }
 };
 
 // Whether a stage computes nothing while it exchanges with its neighbours. The zero-bubble

@@ -75,7 +75,8 @@ StepRanks TimeModel::State::step_ranks(const Plan& plan, const HopTimes& hop_tim
   for (std::size_t c = 0; c < ranks.size(); ++c) {
     const RankClass& rank = ranks[c];
     const auto& [times, in, before_message] = work[c];
-    const DataParallelTime data = data_parallel.measure(plan, in, of.data);
+    const DataParallelTime data =
+        data_parallel.measure(plan, in, hop_times.beside_chunks(plan), of.data);
     const double forward =
         times.forward_total() + data.compute_forward + data.per_micro_batch_forward;
     const double backward =

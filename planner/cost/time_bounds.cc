@@ -165,7 +165,9 @@ double TimeModel::State::sharded_bound(const Plan& plan, OfAxes& of) {
   for (std::size_t c = 1; c < work.size(); ++c) {
     slowest = seconds_of_class(c) > seconds_of_class(slowest) ? c : slowest;
   }
-  const DataParallelTime data = data_parallel.measure(plan, work[slowest].in, of.data);
+  const DataParallelTime data = data_parallel.measure(
+      plan, work[slowest].in,
+      plan.virtual_pipeline > 1 ? hop(plan, of.placed).beside_chunks(plan) : 0, of.data);
   StageTotals totals;
   stage_seconds.clear();
   for (std::size_t c = 0; c < work.size(); ++c) {

@@ -122,6 +122,8 @@ const Layout kLayouts[] = {
      16, "tp4.dp2.mb1", -0.141, 0.03},
     {"ChunksAreLateWhileTheOtherRanksAre", "torchtitan", "llama-3.1-8b", "l40sx2", 1024, 32,
      "tp2.pp2.vpp4.fsdp4.mb2", 0.28, 0.03},
+    {"ReductionsRunBesideChunksThatWaitForMessages", "internevo", "qwen3-8b", "gcp-a2-megagpux4",
+     2048, 128, "pp2.vpp6.fsdp8.dp4.mb2.zero1", 0.208, 0.01},
     {"ExchangesCoverSharedExpertsAndWeightGradients", "trireme", "deepseek-v2-lite", "dgx-h100x4",
      4096, 32, "ep16.fsdp32.mb1", 0.087, 0.03}};
 INSTANTIATE_TEST_SUITE_P(Of, KnownDisagreements, testing::ValuesIn(kLayouts),

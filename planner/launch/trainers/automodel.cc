@@ -29,13 +29,14 @@ std::int64_t degree_of(const LaunchConfig& said, const std::string& key) {
 
 void refuse_other_strategies(const LaunchConfig& said) {
   const LaunchSetting* named = run_setting(said, "distributed.strategy distributed._target_");
-  const std::string name = named == nullptr ? "fsdp2" : named->value;
-  if (name != "fsdp2" && name.find("FSDP2") == std::string::npos) {
-    throw Error(where_of(said, *named),
-                fmt::format("shards by Automodel's {}, which is not read; its model, batch and "
-                            "degrees as options of `trireme estimate` would be right",
-                            name));
+  if (named == nullptr || named->value == "fsdp2" ||
+      named->value.find("FSDP2") != std::string::npos) {
+    return;
   }
+  throw Error(where_of(said, *named),
+              fmt::format("shards by Automodel's {}, which is not read; its model, batch and "
+                          "degrees as options of `trireme estimate` would be right",
+                          named->value));
 }
 
 // ---- the mesh: pp x dp_replicate x dp_shard x cp x tp, experts over all but pp

@@ -285,17 +285,17 @@ CompletedRow with_sequence(const PublishedRow& row, std::int64_t sequence) {
   return completed;
 }
 
-bool fits(const PublishedCase& found) {
+Fit fit_of(const PublishedCase& found) {
   if (!found.skipped.empty()) {
-    return false;
+    return Fit::kNo;
   }
   MemoryEstimate estimate;
   MemoryModel(found.job).estimate(found.plan, estimate);
-  return estimate.fit != Fit::kNo;
+  return estimate.fit;
 }
 
-// Other readings of a row that ran and would not fit under the usual one: BERT's length instead of
-// GPT-2's where none is printed; PyTorch's states in 16 bits where none of them is.
+// Other readings of a row that ran and would not fit under the usual one, which hold where they fit
+// beyond doubt: BERT's length instead of GPT-2's where none is printed; PyTorch's states in 16 bits where none of them is.
 std::vector<CompletedRow> other_readings(const PublishedRow& row, const Job& usual) {
   constexpr std::int64_t kShorter = 512;
   std::vector<CompletedRow> readings;
@@ -320,12 +320,12 @@ std::vector<CompletedRow> other_readings(const PublishedRow& row, const Job& usu
 PublishedCase row_to_case(const PublishedRow& row, const PlanChooser& choose) {
   constexpr std::int64_t kUsualSequence = 1024;
   PublishedCase found = case_of(with_sequence(row, kUsualSequence), choose);
-  if (!row.outcome.empty() || !found.skipped.empty() || fits(found)) {
+  if (!row.outcome.empty() || !found.skipped.empty() || fit_of(found) != Fit::kNo) {
     return found;
   }
   for (const CompletedRow& reading : other_readings(row, found.job)) {
     PublishedCase other = case_of(reading, choose);
-    if (fits(other)) {
+    if (fit_of(other) == Fit::kFits) {
       return other;
     }
   }

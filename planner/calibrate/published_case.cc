@@ -295,7 +295,8 @@ Fit fit_of(const PublishedCase& found) {
 }
 
 // Other readings of a row that ran and would not fit under the usual one, which hold where they fit
-// beyond doubt: BERT's length instead of GPT-2's where none is printed; PyTorch's states in 16 bits where none of them is.
+// beyond doubt: BERT's length instead of GPT-2's where none is printed; PyTorch's states in 16 bits
+// where none of them is.
 std::vector<CompletedRow> other_readings(const PublishedRow& row, const Job& usual) {
   constexpr std::int64_t kShorter = 512;
   std::vector<CompletedRow> readings;

@@ -129,26 +129,27 @@ TEST_F(Tune, SameDegreesHaveMoreThanOneLayout) {
 
 // Three layouts were exported, refused and listed as failed runs, with exit code 1.
 TEST_F(Tune, AFlavorThatNamesNoModelIsRefusedAtOnce) {
-  const Answer refused = run_command({"tune",
-                                      "--model",
-                                      "llama-3.1-8b",
-                                      "--cluster",
-                                      "hgx-h200x1",
-                                      "--gpus",
-                                      "2",
-                                      "--framework",
-                                      "torchtitan",
-                                      "--flavor",
-                                      "1B",
-                                      "--seq",
-                                      "2048",
-                                      "--global-batch",
-                                      "8",
-                                      "--threads",
-                                      "1",
-                                      "--state",
-                                      (folder_ / "state").string(),
-                                      "-q"});
+  const Answer refused =
+      run_command({"tune",
+                   "--model",
+                   std::string(TRIREME_SOURCE_DIR) + "/tests/gpu/models/llama-1b-untied.json",
+                   "--cluster",
+                   "hgx-h200x1",
+                   "--gpus",
+                   "2",
+                   "--framework",
+                   "torchtitan",
+                   "--flavor",
+                   "1B",
+                   "--seq",
+                   "2048",
+                   "--global-batch",
+                   "8",
+                   "--threads",
+                   "1",
+                   "--state",
+                   (folder_ / "state").string(),
+                   "-q"});
   EXPECT_EQ(refused.code, kWrongInput);
   EXPECT_TRUE(refused.err.starts_with("trireme: --flavor: '1B' does not say")) << refused.err;
   EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;

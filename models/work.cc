@@ -207,8 +207,8 @@ void WorkList::experts() {
   // This project's runtime says itself what came to its ranks; those that share an expert gather
   // their tokens before each sorts them all.
   const bool own = kernels_.implementation == Implementation::kTrireme;
-  const std::int64_t sent = expert.routed_tokens * moe.experts_per_token *
-                            (own ? shard_.expert_tensor_parallel : 1);
+  const std::int64_t sent =
+      expert.routed_tokens * moe.experts_per_token * (own ? shard_.expert_tensor_parallel : 1);
   const double load = own ? 1 : busiest_expert_load(model_, shard_);
   const std::int64_t rows = std::llround(load * static_cast<double>(expert.tokens_per_expert));
   const std::int64_t received = rows * expert.local_experts;

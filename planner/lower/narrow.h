@@ -8,8 +8,8 @@
 // Of a rank's routed experts all weights are one tensor, and so are all rows that came to them.
 //
 // With delayed scaling the scale is there before (delayed.h), and a cast notes what it saw. By
-// blocks (the weight's 128 x 128, the others' 128 in a row) each cast finds its own scales, those of
-// a transpose others than those of the rows.
+// blocks (the weight's 128 x 128, the others' 128 in a row) each cast finds its own scales, those
+// of a transpose others than those of the rows.
 #pragma once
 
 #include <string_view>

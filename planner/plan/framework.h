@@ -31,8 +31,8 @@ enum class Sharder {
   kTrireme,       // this project's runtime
 };
 
-// Which scales products in 8 bits have where this project's runtime multiplies: one a tensor, of its
-// own largest value or of those of earlier steps, or one a block of 128.
+// Which scales products in 8 bits have where this project's runtime multiplies: one a tensor, of
+// its own largest value or of those of earlier steps, or one a block of 128.
 enum class Fp8Recipe : std::uint8_t { kTensorwise, kDelayed, kBlockwise };
 
 struct Framework {

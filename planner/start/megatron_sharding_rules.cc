@@ -56,8 +56,7 @@ Found torch_fsdp(const LaunchConfig& config, const LaunchCase& found) {
     need(is_on(config, "no_gradient_accumulation_fusion"), "--no-gradient-accumulation-fusion");
     need(checkpoint == "torch_dist" || checkpoint == "torch_dcp",
          "--ckpt-format torch_dist or torch_dcp");
-    need(!found.job.model.tied_embeddings,
-         "--untie-embeddings-and-output-weights");
+    need(!found.job.model.tied_embeddings, "--untie-embeddings-and-output-weights");
   }
   need(!is_on(config, "fp16"), "bf16 instead of fp16");
   if (missing.empty()) {

@@ -44,9 +44,9 @@ TEST(Stages, TorchGivesTheEndsOneLessWhereLayersDoNotDivide) {
   EXPECT_EQ(split("fsdp2", 126, 8), (Counts{15, 16, 16, 16, 16, 16, 16, 15}));
 }
 
-// nanotron's stages were even. It places layers and head by the work of their products: of a vocabulary
-// whose head weighs four layers the first of two stages has eleven of sixteen, since a rank goes on
-// until its share is passed.
+// nanotron's stages were even. It places layers and head by the work of their products: of a
+// vocabulary whose head weighs four layers the first of two stages has eleven of sixteen, since a
+// rank goes on until its share is passed.
 TEST(Stages, LayersByCostLeaveTheHeadItsShare) {
   Job job;
   job.framework.layers_by_cost = true;

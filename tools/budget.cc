@@ -219,7 +219,7 @@ void add_budget_command(Command& app, Program& program) {
       ->add_option(
           "--offer", options->offers,
           "CLUSTER=PRICE in dollars per GPU and hour, or CLUSTER for days alone (the number behind "
-          "a preset counts nodes); dgx-h100x8..64=2.50 offers 8, 16, "
+          "a preset counts nodes, 16xGB200 are 16 GPUs); dgx-h100x8..64=2.50 offers 8, 16, "
           "32 and 64 nodes, and tells where more stop to pay; ,loss=RATE: nodes of it lost "
           "per node and hour (spot); repeatable. All train with one batch: --global-batch, else "
           "some 4M tokens, and a sequence at least for each GPU of the largest offer")

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <set>
+
 #include "tools/budget_report.h"
 #include "tools/page_parts.h"
 #include "tools/pages.h"
@@ -41,6 +43,37 @@ void add_family(const OfferFamily& family, const std::vector<OfferAnswer>& answe
   }
   if (chart.lines[0].points.size() > 1) {
     page.lines(chart);
+  }
+}
+
+void add_request(const BudgetRequest& request, const std::vector<OfferAnswer>& answers,
+                 Page& page) {
+  std::string prices;
+  for (const OfferAnswer& answer : answers) {
+    if (answer.offer.dollars_per_gpu_hour > 0) {
+      prices += fmt::format("{}{} ${:g}", prices.empty() ? "" : ", ", answer.offer.name,
+                            answer.offer.dollars_per_gpu_hour);
+    }
+  }
+  if (!answers.empty()) {
+    page.text(fmt::format("Sequence {}, batch {}{}{}.", answers.front().job.sequence,
+                          answers.front().job.global_batch,
+                          prices.empty() ? "" : "; dollars per GPU and hour: ", prices));
+  }
+  const bool published = !request.mean_between_seconds && !request.failures.source.empty();
+  page.text(fmt::format("{}. {} simulated runs an offer, seed {}.{}{}", assumptions_text(request),
+                        request.trials, request.seed, published ? " Failures: " : "",
+                        published ? request.failures.source : ""));
+}
+
+// Cards of the offers behind the first, whose own is named with the rest of what it rests on.
+void add_other_gpus(const std::vector<OfferAnswer>& answers, Page& page) {
+  std::set<std::string> named = {answers.front().job.cluster.gpu.name};
+  for (const OfferAnswer& answer : answers) {
+    const topologies::Gpu& gpu = answer.job.cluster.gpu;
+    if (named.insert(gpu.name).second) {
+      page.text(fmt::format("{}: {}.", gpu.name, gpu.source));
+    }
   }
 }
 
@@ -96,13 +129,10 @@ Page budget_page(const BudgetRequest& request, const std::vector<OfferAnswer>& a
     page.text(line);
   }
   page.heading("What was asked");
-  page.text(fmt::format(
-      "Failures: {} ({:g} per 1000 node-days; {}). Restart {}. {} simulated runs "
-      "an offer, seed {}.",
-      request.failures.name, request.failures.per_1000_node_days, request.failures.source,
-      duration_text(request.restart_seconds), request.trials, request.seed));
+  add_request(request, answers, page);
   if (!answers.empty()) {
     add_provenance(answers.front().job, page);
+    add_other_gpus(answers, page);
   }
   return page;
 }

@@ -164,12 +164,17 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
   return remarks;
 }
 
+std::string failures_text(const BudgetRequest& request) {
+  if (request.mean_between_seconds) {
+    return fmt::format("a failure every {} (--mtbf)", span_text(*request.mean_between_seconds));
+  }
+  return request.failures.per_1000_node_days > 0
+             ? fmt::format("{} failures ({:g} per 1000 node-days; --failures, --mtbf)",
+                           request.failures.name, request.failures.per_1000_node_days)
+             : "no failures (--failures, --mtbf)";
+}
+
 std::string assumptions_text(const BudgetRequest& request) {
-  const std::string rate =
-      request.mean_between_seconds
-          ? fmt::format("a failure every {}", span_text(*request.mean_between_seconds))
-          : fmt::format("{} failures ({:g} per 1000 node-days; --failures, --mtbf)",
-                        request.failures.name, request.failures.per_1000_node_days);
   const double all_nodes = request.storage.write_gbytes_per_second;
   const std::string storage =
       all_nodes > 0 ? fmt::format("{:g} GB/s of all nodes", all_nodes)
@@ -187,7 +192,7 @@ std::string assumptions_text(const BudgetRequest& request) {
                           ? ""
                           : "; the batch is assumed, one for all offers: some 4M tokens, and a "
                             "sequence at least for each GPU of the largest (--global-batch)";
-  return fmt::format("{}; {} to restart (--restart); {}; {}{}", rate,
+  return fmt::format("{}; {} to restart (--restart); {}; {}{}", failures_text(request),
                      span_text(request.restart_seconds), save, spares, batch);
 }
 

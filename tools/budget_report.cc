@@ -166,6 +166,17 @@ BudgetChoice choose(const std::vector<OfferAnswer>& answers) {
 
 namespace {
 
+// With --mtbf the offers' own `mean_between_failures_seconds` are what was asked for, whatever
+// their size: no rate of nodes is behind them.
+Json failure_rate_json(const BudgetRequest& request) {
+  if (request.mean_between_seconds) {
+    return {{"name", "mtbf"}, {"per_1000_node_days", nullptr}, {"source", failures_text(request)}};
+  }
+  return {{"name", request.failures.name},
+          {"per_1000_node_days", request.failures.per_1000_node_days},
+          {"source", request.failures.source}};
+}
+
 Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& answers) {
   Json offers = Json::array();
   for (const OfferAnswer& answer : answers) {
@@ -186,10 +197,7 @@ Json budget_json(const BudgetRequest& request, const std::vector<OfferAnswer>& a
           {"global_batch_assumed", !request.job.global_batch.has_value()},
           {"framework", answers.empty() ? Json() : Json(full_name(answers.front().job.framework))},
           {"sequence", answers.empty() ? 0 : answers.front().job.sequence},
-          {"failure_rate",
-           {{"name", request.failures.name},
-            {"per_1000_node_days", request.failures.per_1000_node_days},
-            {"source", request.failures.source}}},
+          {"failure_rate", failure_rate_json(request)},
           {"restart_seconds", request.restart_seconds},
           {"trials", request.trials},
           {"seed", request.seed},

@@ -46,6 +46,8 @@ std::vector<std::string> budget_remarks(const BudgetRequest& request,
 
 // What is assumed of failures and of the batch, beside the options that say otherwise.
 std::string assumptions_text(const BudgetRequest& request);
+// How often a run stops, and the options that say so.
+std::string failures_text(const BudgetRequest& request);
 
 void print_budget_json(const Console& console, const BudgetRequest& request,
                        const std::vector<OfferAnswer>& answers);

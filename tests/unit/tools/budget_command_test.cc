@@ -92,6 +92,17 @@ TEST(Budget, OneMachineAtTwoPricesIsToldApart) {
   EXPECT_TRUE(nlohmann::json::parse(answer.out)["indistinguishable"].empty()) << answer.out;
 }
 
+// The JSON named the published rate beside a time between failures that was asked for, and the page
+// cards of the first offer alone, no price and no batch.
+TEST(Budget, WhatWasAskedOfFailuresIsWhatIsNamed) {
+  const Answer asked = ask(with({"--offer", "dgx-h100x4=2", "--mtbf", "6h", "--json"}));
+  const nlohmann::json rate = nlohmann::json::parse(asked.out)["failure_rate"];
+  EXPECT_EQ(rate["name"], "mtbf");
+  EXPECT_TRUE(rate["per_1000_node_days"].is_null()) << rate;
+  const Answer none = ask(with({"--offer", "dgx-h100x4=2", "--failures", "none"}));
+  EXPECT_NE((none.out + none.err).find("no failures ("), std::string::npos) << none.out << none.err;
+}
+
 // Eight spare nodes beside 32 cost nothing.
 TEST(Budget, SpareNodesArePaidFor) {
   const auto hours_a_day = [](const char* spares) {

@@ -58,15 +58,16 @@ double own_expert_transient(const Job& job, const Plan& plan) {
   // By when the outputs that came back (slots) are free, but for the first moment.
   const double all = ranks.inner > 1 ? bytes(tokens, s.hidden) : 0;
   const double products = bytes(s.expert_rows, (gated + 1) * ffn);
+  // Elements of one matrix of all experts here: bytes, as codes of 8 bits.
+  const double matrix = static_cast<double>(s.hidden * ffn * (moe.experts / ranks.experts));
   // Weights of experts that no other rank holds are cast before and free after the last product.
-  const double codes = static_cast<double>(s.hidden * ffn * (moe.experts / ranks.experts));
   const bool casts = plan.sharding == Sharding::kFull && plan.sharded > 1 && ranks.shards == 1;
-  const double weights = casts ? kElement * static_cast<double>(gated + 1) * codes : 0;
+  const double weights = casts ? kElement * static_cast<double>(gated + 1) * matrix : 0;
   double most = all + slots + weights;
   if (multiplies_narrow(job)) {
     const double in_experts =
         narrow_transient(slots, room, bytes(s.expert_rows, ffn), bytes(s.expert_rows, gated * ffn),
-                         codes, static_cast<double>(gated) * codes, plan.expert > 1);
+                         matrix, static_cast<double>(gated) * matrix, plan.expert > 1);
     const double received = plan.expert > 1 ? room : 0;
     most = std::max({most, received + in_shared + weights, after_shared + in_experts + weights});
   } else if (plan.expert > 1) {  // rows are received, put in order, and back

@@ -43,6 +43,7 @@ struct HopTimes {
   bool blocking = true;  // 1F1B: the exchange stops compute
   [[nodiscard]] double cost() const { return transfer + synchronisation; }
   bool overlapped = true;  // interleaved: sends run beside the next chunk
+  // Seconds that a message goes on beside the compute of chunks in turn.
   [[nodiscard]] double beside_chunks(const Plan& plan) const {
     return plan.schedule == Schedule::kInterleaved && overlapped ? transfer : 0;
   }

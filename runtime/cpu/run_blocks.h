@@ -6,6 +6,7 @@
 
 namespace trireme::runtime::cpu {
 
+// A cast or a product by blocks; operands, dims and where scales lie: core/kernels.h.
 template <typename T>
 void run_blocks(const Call<T>& call, Kernel kernel);
 

@@ -353,7 +353,7 @@ void measure_own_kernels(Bench& bench, Microbenchmarks& found) {
   const DeviceBytes tokens(host.size() * sizeof(std::int32_t), "tokens");
   check(cudaMemcpy(tokens.data(), host.data(), tokens.bytes(), cudaMemcpyHostToDevice), "tokens");
   for (std::int32_t& row : host) {
-    row = row / kSenders % (kSenders * kExperts);
+    row = static_cast<std::int32_t>(row / kSenders % (kSenders * kExperts));
   }
   const DeviceBytes experts(host.size() * sizeof(std::int32_t), "experts");
   check(cudaMemcpy(experts.data(), host.data(), experts.bytes(), cudaMemcpyHostToDevice),

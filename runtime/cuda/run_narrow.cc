@@ -35,22 +35,26 @@ void need_aligned_scales(const Call& c) {
   }
 }
 
+// Rows of codes (operand 0) by rows of codes (2), with their scales (1 and 3), into operand 4.
+void queue_product(const Call& c, MatmulCall product) {
+  product.m = c.dim(0);
+  product.n = c.dim(1);
+  product.k = c.dim(2);
+  product.transpose_b = true;
+  product.accumulate = c.flag(3);
+  product.output_fp32 = c.is_master(4);
+  product.format_b = NumberFormat::kE4m3;
+  c.context.matmuls->run(product, c.operands[0].data, c.operands[2].data, c.operands[4].data,
+                         c.context.matmul_workspace, c.stream(), {c.master(1), c.master(3)});
+}
+
 void multiply(const Call& c) {
   need_aligned_scales(c);
   const bool gradient = c.flag(4);
   // Sums of gradients are added up in fp32 every few columns; forward's stay in the units' own
   // accumulator, as in Transformer Engine and torchao.
-  c.context.matmuls->run({.m = c.dim(0),
-                          .n = c.dim(1),
-                          .k = c.dim(2),
-                          .transpose_b = true,
-                          .accumulate = c.flag(3),
-                          .output_fp32 = c.is_master(4),
-                          .format_a = gradient ? NumberFormat::kE5m2 : NumberFormat::kE4m3,
-                          .format_b = NumberFormat::kE4m3,
-                          .fast_accumulate = !gradient},
-                         c.operands[0].data, c.operands[2].data, c.operands[4].data,
-                         c.context.matmul_workspace, c.stream(), {c.master(1), c.master(3)});
+  queue_product(c, {.format_a = gradient ? NumberFormat::kE5m2 : NumberFormat::kE4m3,
+                    .fast_accumulate = !gradient});
 }
 
 void run_blocks(const Call& c) {
@@ -65,17 +69,8 @@ void run_blocks(const Call& c) {
     }
   }
   if (multiplies) {
-    c.context.matmuls->run({.m = c.dim(0),
-                            .n = c.dim(1),
-                            .k = c.dim(2),
-                            .transpose_b = true,
-                            .accumulate = c.flag(3),
-                            .output_fp32 = c.is_master(4),
-                            .format_a = NumberFormat::kE4m3,
-                            .format_b = NumberFormat::kE4m3,
-                            .scales = c.flag(4) ? ScaleForm::kSquaresOfB : ScaleForm::kLines},
-                           c.operands[0].data, c.operands[2].data, c.operands[4].data,
-                           c.context.matmul_workspace, c.stream(), {c.master(1), c.master(3)});
+    queue_product(c, {.format_a = NumberFormat::kE4m3,
+                      .scales = c.flag(4) ? ScaleForm::kSquaresOfB : ScaleForm::kLines});
     return;
   }
   BlockCast cast{c.compute(0), c.dim(0), c.dim(1), c.flag(2)};
